@@ -116,7 +116,7 @@ def few(monkeypatch):
     from vitviz.views.trial import compute
 
     monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
-    monkeypatch.setattr(compute, "trial_of", partial(compute.trial_of, draws=3))
+    monkeypatch.setattr(compute, "evaluate_methods", partial(compute.evaluate_methods, draws=3))
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +127,10 @@ def short_training():
     """
     from vitviz.engine.hub import snapshots
 
-    every = snapshots.snapshots
+    every = snapshots.snapshot_files
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            snapshots, "snapshots", lambda given: [kept for kept in every(given) if kept[0] in STEPS]
+            snapshots, "snapshot_files", lambda given: [kept for kept in every(given) if kept[0] in STEPS]
         )
         yield
 
@@ -140,7 +140,7 @@ def samples_once():
     """Cache the survey of the sample images' crops per checkpoint for all tests of a file."""
     from vitviz.export import over_a_set
 
-    own, kept = over_a_set.over_samples, {}
+    own, kept = over_a_set.survey_samples, {}
 
     def over_samples(inspector, size=None, measures=None):
         asked = (inspector.checkpoint.location or id(inspector), size, measures and tuple(measures))
@@ -149,7 +149,7 @@ def samples_once():
         return kept[asked]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(over_a_set, "over_samples", over_samples)
+        patched.setattr(over_a_set, "survey_samples", over_samples)
         yield
 
 

@@ -23,7 +23,7 @@ import torch
 
 import vitviz
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.formats.naflex import at_one_size
+from vitviz.engine.formats.naflex import to_plain_vit
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.text import reads_text
@@ -106,7 +106,7 @@ def built(architecture: str, smaller: tuple[int, int] | None = None) -> torch.nn
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.02)
-        return at_one_size(
+        return to_plain_vit(
             model, config.input_size[1:] if config and config.input_size else (224, 224), architecture
         )
     raise RuntimeError(f"{architecture} cannot be built")

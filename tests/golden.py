@@ -28,7 +28,7 @@ import torch
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.server.api.endpoints import PUBLIC, Endpoints, answering
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, views_with_endpoints
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.surveys.measures import MEASURES
 from vitviz.traces.samples import samples
@@ -133,7 +133,7 @@ def record_endpoints(record: Record, service: AnalysisService, checkpoint: str) 
             record.add(name, function(**{one: value for one, value in given.items() if one in parameters}))
         except VitvizError as error:
             record.texts[name] = [str(error)]
-    for number, view in enumerate(answering()):
+    for number, view in enumerate(views_with_endpoints()):
         key = service.look(service.pictures.sample(SAMPLE), checkpoint)
         try:
             found = service.numbers(key, view.slug, {})

@@ -33,7 +33,7 @@ def test_pickled_trace_loads_with_all_numbers():
     "link", json.loads((GOLDEN / "links.json").read_text()), ids=lambda one: one["query"]["tab"]
 )
 def test_link_is_understood_as_before(link):
-    seen = links.read(link["query"])
+    seen = links.parse_link(link["query"])
     assert {"without": seen.without, "strokes": seen.strokes} == {
         name: link["understood"][name] for name in ("without", "strokes")
     }
@@ -45,7 +45,7 @@ def test_lesson_restores_every_setting():
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("settings.json", json.dumps({"lesson": written}))
-    lesson = lessons.read(file.getvalue())
+    lesson = lessons.read_lesson(file.getvalue())
     assert lesson.seen.checkpoint == "vitviz-tiny" and lesson.seen.without == written["without"]
     before = [value for settings in written["settings"].values() for value in settings.values()]
     assert [value for settings in lesson.settings.values() for value in settings.values()] == before

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import vitviz
-from vitviz.engine.formats.mapping import parsed
+from vitviz.engine.formats.mapping import parse_mapping
 
 TEXT = (Path(__file__).parent.parent / "docs" / "own-models.md").read_text(encoding="utf-8")
 NAMES: dict = {}
@@ -30,7 +30,7 @@ def test_what_the_examples_leave_is_as_they_say():
 
 def test_the_mapping_is_read():
     (text,) = re.findall(r"```toml\n(.*?)```", TEXT, re.S)
-    mapping = parsed(text, "own-models.md")
+    mapping = parse_mapping(text, "own-models.md")
     given = mapping.given
     assert (given.heads, given.epsilon, given.activation) == (3, 1e-5, "gelu")
     tensors = {f"layers.0.{one}.weight": torch.full((2, 2), float(i)) for i, one in enumerate("qkv")}

@@ -15,9 +15,9 @@ from vitviz import cli
 from vitviz.engine.formats.folder import read_json
 from vitviz.errors import VitvizError, quoted
 from vitviz.server.api import lessons
-from vitviz.server.api.endpoints import PUBLIC, Endpoints, _as_gradio_error, answering, endpoint
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, _as_gradio_error, endpoint, views_with_endpoints
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
-from vitviz.server.services.checkpoints import classes_in
+from vitviz.server.services.checkpoints import parse_classes
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.parts import SurveyFolder
 from vitviz.traces.text_classes import with_text
@@ -60,7 +60,7 @@ def endpoints():
 
 
 def test_no_endpoint_repeats_more_than_200_characters(endpoints):
-    derived = {view.slug: endpoint(view, endpoints) for view in answering()}
+    derived = {view.slug: endpoint(view, endpoints) for view in views_with_endpoints()}
     for name, ask in {**{name: getattr(endpoints, name) for name in PUBLIC}, **derived}.items():
         parameters = ask.__signature__.parameters if name in derived else None
         names = parameters or ask.__func__.__code__.co_varnames[1 : ask.__func__.__code__.co_argcount]
@@ -111,8 +111,8 @@ def named(folder: Path, name: str) -> Path:
 ENTRIES = {
     "labels": lambda folder: vitviz.Classes([HALF], [[1.0, 2.0]]),
     "the model of labels": lambda folder: vitviz.Classes(["cat"], [[1.0, 2.0]], model=HALF),
-    "labels of .npz": lambda folder: classes_in(npz(["cat", f"a {HALF}"]), "mine.npz"),
-    "labels of .safetensors": lambda folder: classes_in(tensors(["cat", HALF]), "mine.safetensors"),
+    "labels of .npz": lambda folder: parse_classes(npz(["cat", f"a {HALF}"]), "mine.npz"),
+    "labels of .safetensors": lambda folder: parse_classes(tensors(["cat", HALF]), "mine.safetensors"),
     "a sentence": lambda folder: with_text("my-clip", ["a cat", HALF]),
     "a template": lambda folder: with_text("my-clip", ["a cat"], [f"{HALF} {{}}"]),
     "a sentence in Python": lambda folder: vitviz.text(vitviz.load("vitviz-tiny", device="cpu"), [HALF]),
@@ -122,9 +122,11 @@ ENTRIES = {
     "id2label": lambda folder: read_json(written(folder, {"id2label": {"0": HALF}})),
     "a note": lambda folder: read_json(written(folder, {"pretrained_cfg": {"description": HALF}})),
     "boxes": lambda folder: Boxes.load(written(folder, {HALF: [[0, 0, 1, 1]]})),
-    "a lesson's checkpoint": lambda folder: lessons.read(zipped(checkpoint=f"vitviz-tiny?text={HALF}")),
-    "a lesson's other picture": lambda folder: lessons.read(zipped(without=f"at=1 other={HALF}")),
-    "a lesson's setting": lambda folder: lessons.read(zipped(settings={"rollout": {"fusion": HALF}})),
+    "a lesson's checkpoint": lambda folder: lessons.read_lesson(
+        zipped(checkpoint=f"vitviz-tiny?text={HALF}")
+    ),
+    "a lesson's other picture": lambda folder: lessons.read_lesson(zipped(without=f"at=1 other={HALF}")),
+    "a lesson's setting": lambda folder: lessons.read_lesson(zipped(settings={"rollout": {"fusion": HALF}})),
     "a checkpoint's file": lambda folder: vitviz.load(named(folder, "m\udcff.safetensors"), device="cpu"),
     "a survey's folder": lambda folder: SurveyFolder(folder / "out\udcff", {}),
     "--out": lambda folder: cli._require_place(folder / "out\udcff.svg"),
@@ -173,7 +175,7 @@ def test_a_picture_whose_name_is_no_utf8_is_named_by_escapes(tmp_path):
 
 
 def test_a_whole_character_is_none(tmp_path):
-    classes = classes_in(tensors(["猫", "\U0001f600"]), "mine.safetensors")
-    assert classes.labels == ("猫", "\U0001f600") and classes_in(npz(["猫"]), "mine.npz").labels == ("猫",)
+    classes = parse_classes(tensors(["猫", "\U0001f600"]), "mine.safetensors")
+    assert classes.labels == ("猫", "\U0001f600") and parse_classes(npz(["猫"]), "mine.npz").labels == ("猫",)
     assert with_text("my-clip", ["\U0001f600"]) == "my-clip?text=\U0001f600"
-    assert lessons.read(zipped()).seen.checkpoint == "vitviz-tiny"
+    assert lessons.read_lesson(zipped()).seen.checkpoint == "vitviz-tiny"

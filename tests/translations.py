@@ -28,7 +28,7 @@ from vitviz.server.page.page_renderer import PAIRS
 from vitviz.traces.grid import Grid
 from vitviz.views import ORDER, VIEWS
 from vitviz.views.tour.facts import Facts
-from vitviz.views.tour.steps import steps
+from vitviz.views.tour.steps import tour_steps
 
 HOME = Path(vitviz.__file__).parent
 CONFIG = json.loads((HOME.parent / "weights/vitviz-tiny/config.json").read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def tour_texts(models=SOME_MODELS) -> set[str]:
                       mlp=768, classes=classes, named=named, pool=pool, positions=positions,
                       position_rows=rows, stem=stem, plain_blocks=plain,
                       layer_scale=extra, norm_before_blocks=extra)  # fmt: skip
-        for step in steps(facts):
+        for step in tour_steps(facts):
             values = [
                 value
                 for value in step.values.values()

@@ -19,7 +19,7 @@ import torch
 import vitviz
 from tests.shared import shared
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.faithfulness.ranking import HEAD, said_of_refused, standing, table
+from vitviz.analyses.faithfulness.ranking import HEAD, ranking_rows, ranking_table, refusal_texts
 from vitviz.analyses.protocol import TITLES
 from vitviz.surveys.labels import Boxes
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
@@ -76,14 +76,14 @@ def markdown(name: str, survey, protocols: tuple[str, ...]) -> str:
     """Return one table per protocol, with the rank correlation to the published order."""
     parts = []
     for place, protocol in enumerate(protocols):
-        rows = table(survey, place)
+        rows = ranking_table(survey, place)
         columns = [i for i in range(len(HEAD)) if any(row[i] != "–" for row in rows)]
         lines = [" | ".join(HEAD[i] for i in columns), " | ".join("---" for _ in columns)]
         lines += [" | ".join(row[i] for i in columns) for row in rows]
-        gaps = {row["method"]: row["gap"] for row in standing(survey, place)}
+        gaps = {row["method"]: row["gap"] for row in ranking_rows(survey, place)}
         both = [one for one in PUBLISHED if one in gaps]
         alike = spearman(*(torch.tensor([known[one] for one in both]) for known in (PUBLISHED, gaps)))
-        told = "".join(f"\n\n{sentence}" for sentence in said_of_refused(survey))
+        told = "".join(f"\n\n{sentence}" for sentence in refusal_texts(survey))
         parts.append(
             f"{name}, {survey.images} pictures, patches removed: {protocol}.\n"
             f"Rank correlation with the order of the reference measurement: {alike:.2f}.\n\n"

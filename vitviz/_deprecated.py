@@ -62,6 +62,10 @@ vitviz Without=Ablation edge_effects=edge_ablation evidence=logit_attribution ex
   writers=upstream_contributions
 vitviz.analyses Effects=AblationEffects Evidence=Attribution Filters=FilterComponents
   Largest=LargestActivations Ledger=LogitTerms Tail=ReadoutStage Usual=TypicalNorms evidence=logit_attribution
+  account_of=attribution_of account_of_predictions=attribution_of_predictions aligned=alignment_rotation
+  basis_of=fit_basis colours_of=scores_to_colours ledger_of=logit_terms over_grid=to_grid
+  over_sequence=to_sequence own_colours=patch_mean_colours place=patch_index present=present_patches
+  steady=align_layers usual_norms=typical_norms whitened=whiten_scores
 vitviz.analyses.depth Largest=LargestActivations Usual=TypicalNorms
 vitviz.analyses.effects EdgeEffects=EdgeAblationEffects Effects=AblationEffects
 vitviz.analyses.faithfulness.curves Answers=LogitsOf Curves=RemovalCurves Told=OnStep
@@ -79,7 +83,7 @@ vitviz.analyses.sufficient_edges SmallestPart=SufficientEdges
 vitviz.analyses.target Asked=TargetLike
 vitviz.analyses.upstream Lines=ByWriter Score=ScoreAttribution Writers=Upstream
 vitviz.notebook Cell=StandaloneView
-vitviz.surveys Seen=MeasuredImage
+vitviz.surveys Seen=MeasuredImage in_batches=batch_size_for parts_of_samples=sample_crops
 vitviz.surveys.labels Classes=ClassNames
 vitviz.surveys.measure Seen=MeasuredImage Together=BatchMeasure
 vitviz.surveys.measures Accuracy=AccuracyMeasure Distance=DistanceMeasure Entropy=EntropyMeasure

@@ -158,7 +158,7 @@ def survey(
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as, steps)
-        inspector = _worded(inspector, measures, words)
+        inspector = _with_sentences(inspector, measures, words)
         # one line per update when stderr is a file
         ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)
         with progress_bar(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
@@ -195,7 +195,7 @@ def _measures(
     return [FaithfulnessMeasure(**settings) if name == "trial" else name for name in names]
 
 
-def _worded(inspector, measures: list, words: Path | None):
+def _with_sentences(inspector, measures: list, words: Path | None):
     """Return the inspector with sentences for the measure words.
 
     The sentences come from the file `words`. Without a file they are the inspector's own, or the default
@@ -364,12 +364,12 @@ def video(
     if out.suffix.lower() not in (".mp4", ".gif", ".csv"):
         raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
     import vitviz
-    from vitviz.export.animation import checked_width
-    from vitviz.export.figure import unwritable
-    from vitviz.export.video import film_of
+    from vitviz.export.animation import check_width
+    from vitviz.export.figure import write_error
+    from vitviz.export.video import video_of_frames
 
     _require_place(out)
-    checked_width(width)
+    check_width(width)
     settings = settings_of(given, vitviz.video)
     asked = {"start": start, "stop": stop, "step": step, **settings}
     asked |= {"most_seconds": most_seconds, "most_frames": most_frames}
@@ -385,9 +385,9 @@ def video(
         try:
             out.write_text(file.getvalue(), encoding="utf-8", newline="")
         except OSError as error:
-            raise unwritable(out, error) from None
+            raise write_error(out, error) from None
     else:
-        film_of(frames).save(out, width)
+        video_of_frames(frames).save(out, width)
     print(out)
 
 

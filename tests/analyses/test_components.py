@@ -29,7 +29,7 @@ def test_components_are_scikit_learns(grid, width, pictures):
         np.testing.assert_allclose(ours.mean, theirs.mean_, atol=1e-6)
         scores = theirs.transform(patches).reshape(pictures, grid.rows, grid.cols, 3)
         np.testing.assert_allclose(ours.scores, scores, atol=1e-4)
-    variances = analyses.basis_of(torch.tensor(patches)).variances
+    variances = analyses.fit_basis(torch.tensor(patches)).variances
     np.testing.assert_allclose(variances, theirs.explained_variance_, rtol=1e-6)
 
 
@@ -80,20 +80,22 @@ def test_colours_stay_where_a_basis_turns():
     random = np.random.default_rng(3)
     one = torch.tensor(random.normal(size=(30, 3)))
     turns = [torch.tensor(np.linalg.qr(random.normal(size=(3, 3)))[0]) for _ in range(4)]
-    for turned in analyses.steady([one @ turn for turn in turns], one):
+    for turned in analyses.align_layers([one @ turn for turn in turns], one):
         torch.testing.assert_close(turned, one)
 
 
 def test_whitened_scores_have_unit_deviation_and_nothing_is_divided_by_nothing():
     tokens = torch.tensor(np.random.default_rng(4).normal(size=(50, 6)) * [9, 3, 1, 0.1, 0.1, 0.1])
-    basis = analyses.basis_of(tokens)
+    basis = analyses.fit_basis(tokens)
     np.testing.assert_allclose(
-        analyses.whitened(basis, basis.scores(tokens)).std(dim=0), [1, 1, 1], rtol=1e-9
+        analyses.whiten_scores(basis, basis.scores(tokens)).std(dim=0), [1, 1, 1], rtol=1e-9
     )
     flat = torch.cat([tokens[:, :1], torch.zeros(50, 5)], dim=1)
-    basis = analyses.basis_of(flat)
-    np.testing.assert_allclose(analyses.whitened(basis, basis.scores(flat)).std(dim=0), [1, 0, 0], atol=1e-9)
-    assert analyses.whitened(analyses.basis_of(flat, 2), basis.scores(flat)[:, :2]).shape == (50, 3)
+    basis = analyses.fit_basis(flat)
+    np.testing.assert_allclose(
+        analyses.whiten_scores(basis, basis.scores(flat)).std(dim=0), [1, 0, 0], atol=1e-9
+    )
+    assert analyses.whiten_scores(analyses.fit_basis(flat, 2), basis.scores(flat)[:, :2]).shape == (50, 3)
 
 
 def test_the_pictures_own_colours_are_means_of_patches():
@@ -107,4 +109,4 @@ def test_the_pictures_own_colours_are_means_of_patches():
             for r, c in oracle.cells(grid)
         ]
     )
-    np.testing.assert_allclose(analyses.own_colours(trace), means - means.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(analyses.patch_mean_colours(trace), means - means.mean(axis=0), atol=1e-12)

@@ -46,7 +46,7 @@ def tried(monkeypatch, values, **settings):
     }
     monkeypatch.setattr(saliency, "METHODS", methods)
     monkeypatch.setattr(trials, "METHODS", methods)
-    return trials.trial_of(Toy(), ["given", "random", "centre"], **settings)
+    return trials.evaluate_methods(Toy(), ["given", "random", "centre"], **settings)
 
 
 def trapezoid(values):
@@ -112,8 +112,10 @@ def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
     monkeypatch.setitem(methods := {**saliency.METHODS}, "chefer", refusing)
     monkeypatch.setattr(saliency, "METHODS", methods)
     told = []
-    found = trials.trial_of(Toy(), ["chefer", "centre"], progress=lambda share, what: told.append(share))
-    again = trials.trial_of(Toy(), ["chefer", "centre"])
+    found = trials.evaluate_methods(
+        Toy(), ["chefer", "centre"], progress=lambda share, what: told.append(share)
+    )
+    again = trials.evaluate_methods(Toy(), ["chefer", "centre"])
     assert (
         found.refused == {"chefer": "not applicable, because of the test."}
         and told == sorted(told)
@@ -125,6 +127,6 @@ def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
     reasons = {row["method"]: row["reason"] for row in found.rows()}
     assert reasons == {"centre": "", "random": "", **found.refused}
     with pytest.raises(VitvizError, match="from 0 to 1"):
-        trials.trial_of(Toy(), shares=(0, 0.5))
+        trials.evaluate_methods(Toy(), shares=(0, 0.5))
     with pytest.raises(VitvizError, match="expected some of ledger"):
-        trials.trial_of(Toy(), ["lime"])
+        trials.evaluate_methods(Toy(), ["lime"])

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from vitviz.analyses.image_changes import CHANGES, altered
+from vitviz.analyses.image_changes import CHANGES, change_image
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
 
@@ -15,7 +15,7 @@ SQUARE = X[:, :14]
 
 
 def made(way, step, picture=X, others=(Y,), grid=GRID):
-    return altered(picture, way, step, grid, others).permute(0, 2, 3, 1).numpy()
+    return change_image(picture, way, step, grid, others).permute(0, 2, 3, 1).numpy()
 
 
 @pytest.mark.parametrize("way", list(CHANGES))

@@ -7,7 +7,7 @@ import torch
 
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.example import example_trace
-from vitviz.analyses.saliency import METHODS, relevance_of
+from vitviz.analyses.saliency import METHODS, saliency_map
 from vitviz.analyses.saliency.passes import Gradients, WeightedAttention
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
@@ -36,15 +36,15 @@ def uniform(layers, slope):
 def test_uniform_attention_has_a_closed_form(layers, g):
     a = (1 / (1 + g)) ** layers
     expected = torch.full((2, 3), (1 - a) / 7, dtype=torch.float64)
-    torch.testing.assert_close(relevance_of(uniform(layers, g), "gradient_rollout").map, expected)
+    torch.testing.assert_close(saliency_map(uniform(layers, g), "gradient_rollout").map, expected)
     expected = torch.full((2, 3), ((1 + g) ** layers - 1) / 7, dtype=torch.float64)
-    torch.testing.assert_close(relevance_of(uniform(layers, g), "chefer").map, expected)
+    torch.testing.assert_close(saliency_map(uniform(layers, g), "chefer").map, expected)
 
 
 @pytest.mark.parametrize("method", ["gradient_rollout", "chefer", "attention_grad_cam"])
 @pytest.mark.parametrize("slope", [0.0, -1.0])
 def test_nothing_positive_is_exactly_nothing(method, slope):
-    found = relevance_of(uniform(3, slope) if method != "attention_grad_cam" else uniform(3, slope), method)
+    found = saliency_map(uniform(3, slope) if method != "attention_grad_cam" else uniform(3, slope), method)
     assert bool((found.map == 0).all()) and found.nothing_positive and found.explained is None
 
 
@@ -65,12 +65,12 @@ def test_the_whole_product_is_what_the_carried_row_is():
         rolled = (mixed / mixed.sum(1, keepdim=True)) @ rolled
         generic = generic + (a * g).clamp(min=0).mean(0) @ generic
     torch.testing.assert_close(
-        relevance_of(passes(attention, slopes), "gradient_rollout").map.flatten(), rolled[0, 1:]
+        saliency_map(passes(attention, slopes), "gradient_rollout").map.flatten(), rolled[0, 1:]
     )
     torch.testing.assert_close(
-        relevance_of(passes(attention, slopes), "chefer").map.flatten(), generic[0, 1:]
+        saliency_map(passes(attention, slopes), "chefer").map.flatten(), generic[0, 1:]
     )
-    one = relevance_of(passes(attention[:1], slopes[:1]), "chefer").map.flatten()
+    one = saliency_map(passes(attention[:1], slopes[:1]), "chefer").map.flatten()
     torch.testing.assert_close(one, (attention[0] * slopes[0]).clamp(min=0).mean(0)[0, 1:])
 
 
@@ -79,16 +79,16 @@ def test_grad_cam_in_its_own_words():
     a, g = (torch.randn(6, 5, generator=generator, dtype=torch.float64) for _ in range(2))
     one = passes(*(x[:1] for x in random_passes()), activations=a, slopes=g)
     expected = [max(0.0, sum(g[:, c].mean().item() * a[i, c].item() for c in range(5))) for i in range(6)]
-    assert relevance_of(one, "grad_cam").map.flatten().tolist() == pytest.approx(expected)
-    assert relevance_of(one, "hires_cam").map.sum().item() == pytest.approx((a * g).sum().item())
+    assert saliency_map(one, "grad_cam").map.flatten().tolist() == pytest.approx(expected)
+    assert saliency_map(one, "hires_cam").map.sum().item() == pytest.approx((a * g).sum().item())
 
 
 def test_what_does_not_exist_is_said():
     one = uniform(1, 1.0)
     with pytest.raises(VitvizError, match="There is no method 'lime'; expected one of ledger, frozen"):
-        relevance_of(one, "lime")
+        saliency_map(one, "lime")
     with pytest.raises(VitvizError, match="read at one place only"):
-        relevance_of(one, "chefer", "pixels")
+        saliency_map(one, "chefer", "pixels")
     assert list(METHODS)[-2:] == ["random", "centre"]
 
 

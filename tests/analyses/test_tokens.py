@@ -114,7 +114,7 @@ def test_norms_and_what_is_usual(grid):
         [[math.sqrt(sum(x * x for x in token)) for token in one.double().numpy()] for one in trace.tokens]
     )
     np.testing.assert_allclose(vitviz.token_norms(trace), expected, rtol=1e-6)
-    usual, patches = analyses.usual_norms(trace), expected[:, grid.prefix :]
+    usual, patches = analyses.typical_norms(trace), expected[:, grid.prefix :]
     median = np.median(patches, axis=1)
     mad = np.median(np.abs(patches - median[:, None]), axis=1)
     np.testing.assert_allclose(usual.median, median, rtol=1e-6)
@@ -158,7 +158,7 @@ def test_withheld_patches_are_left_out_and_not_a_number_on_a_map():
     scores = vitviz.token_components(trace, 1).scores.reshape(-1, 3).numpy()
     np.testing.assert_allclose(scores[cells], PCA(3).fit_transform(patches), atol=1e-4)
     assert np.isnan(np.delete(scores, cells, axis=0)).all()
-    norms = analyses.over_sequence(trace, vitviz.token_norms(trace)).numpy()
+    norms = analyses.to_sequence(trace, vitviz.token_norms(trace)).numpy()
     np.testing.assert_allclose(norms[1, places], np.linalg.norm(trace.tokens[1], axis=1), rtol=1e-5)
     assert np.isnan(np.delete(norms, places, axis=1)).all()
     with pytest.raises(VitvizError, match="Patch 1 was withheld"):

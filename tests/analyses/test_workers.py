@@ -31,15 +31,15 @@ def test_parts_are_all_rows_once_and_in_order(three_threads):
         names.add(threading.current_thread().name)
         return list(range(rows.start, rows.stop))
 
-    for part in streaming.each(read, slice(5, 22), width=1):
+    for part in streaming.map_row_parts(read, slice(5, 22), width=1):
         seen += part
     assert seen == list(range(5, 22)) and names and all("vitviz-read" in name for name in names)
 
 
 def test_few_numbers_stay_where_they_are():
-    assert streaming.each(lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10) == [
-        (slice(0, 10), "MainThread")
-    ]
+    assert streaming.map_row_parts(
+        lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10
+    ) == [(slice(0, 10), "MainThread")]
 
 
 @pytest.mark.parametrize("query", ["auto", "mean", 7])
@@ -54,12 +54,12 @@ def test_the_numbers_are_those_of_one_thread(three_threads, monkeypatch, query):
 
 def test_an_error_in_a_part_reaches_the_caller(three_threads):
     with pytest.raises(ZeroDivisionError):
-        streaming.each(lambda rows: 1 / (rows.start - rows.start), slice(0, 9), width=1)
+        streaming.map_row_parts(lambda rows: 1 / (rows.start - rows.start), slice(0, 9), width=1)
 
 
 def test_torchs_own_threads_stay_as_many_as_they_were(three_threads):
     streaming._threads.cache_clear()
-    assert streaming.each(lambda rows: torch.get_num_threads(), slice(0, 9), width=1) == [1, 1, 1]
+    assert streaming.map_row_parts(lambda rows: torch.get_num_threads(), slice(0, 9), width=1) == [1, 1, 1]
     later = []
     new = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
     new.start()
@@ -117,5 +117,5 @@ except KeyboardInterrupt:
 def test_one_set_of_threads_is_kept(three_threads):
     for count in (2, 3, 2):
         torch.set_num_threads(count)
-        assert len(streaming.each(lambda rows: rows, slice(0, 9), width=1)) == count
+        assert len(streaming.map_row_parts(lambda rows: rows, slice(0, 9), width=1)) == count
     assert streaming._threads.cache_info().currsize == 1

@@ -58,7 +58,7 @@ def ways(case: tuple[str, int, dict]) -> dict:
 
     def trace():  # whose writings nobody has recorded
         kept["trace"] = inspector.traces([prepared], (size, size))[0]
-        kept["ledger"] = circuits.balanced_ledger(inspector, kept["trace"])
+        kept["ledger"] = circuits.checked_logit_terms(inspector, kept["trace"])
 
     def recording():
         circuits.record_stream(inspector, kept["trace"])
@@ -73,7 +73,7 @@ def ways(case: tuple[str, int, dict]) -> dict:
 
     def edges():
         basis = circuits._resolve_target(inspector, kept["trace"], 0, False)[1]
-        for _ in sufficient_edges.flows(
+        for _ in sufficient_edges.edge_flows(
             kept["ledger"], circuits.record_stream(inspector, kept["trace"]), basis
         ):
             pass

@@ -182,12 +182,12 @@ def main() -> int:
     import timm
     import torch
 
-    from vitviz.engine.device import DTYPES, name_of
+    from vitviz.engine.device import DTYPES, device_name
     from vitviz.traces.allocator import keep_freed_memory
 
     keep_freed_memory()  # as the app does
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(f"{name_of(torch.device(given.device))}, torch {torch.__version__}, timm {timm.__version__}")
+    print(f"{device_name(torch.device(given.device))}, torch {torch.__version__}, timm {timm.__version__}")
     print(
         "traces, one: times of the plain pass. Surveys: of the plain throughput. Memory: peak, allowed, GB."
     )

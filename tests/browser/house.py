@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 from tests.browser.conftest import free_port
-from vitviz.server.options import parse
-from vitviz.server.page.build import build, launch
+from vitviz.server.options import parse_options
+from vitviz.server.page.build import build_page, launch
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces import cancellation
 
@@ -21,10 +21,10 @@ class RunningApp:
     """A running app; `launch` hands it the page's own settings, but for blocking the caller."""
 
     def __init__(self, *arguments: str):
-        options = parse(["--port", str(free_port()), "--device", "cpu", *arguments])
+        options = parse_options(["--port", str(free_port()), "--device", "cpu", *arguments])
         self.url = f"http://127.0.0.1:{options.port}/"
         self.service = AnalysisService(options.settings)
-        self.demo = build(self.service)
+        self.demo = build_page(self.service)
         launch(self, self.service, options)
 
     def __getattr__(self, name: str):

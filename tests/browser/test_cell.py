@@ -5,7 +5,7 @@ import re
 import pytest
 
 import vitviz
-from vitviz.surveys import LAYERS, parts_of_samples
+from vitviz.surveys import LAYERS, sample_crops
 from vitviz.views import VIEWS, Needs
 
 AROUND = """<!doctype html><meta charset="utf-8"><body style="background:{paper};color:{ink}">
@@ -48,7 +48,7 @@ def test_every_view_is_drawn(opened, looked, view):
     inspector, trace = looked
     of = None if view.needs is Needs.WEIGHTS else trace
     if view.needs is Needs.SET:
-        of = vitviz.survey(parts_of_samples(), inspector, LAYERS)
+        of = vitviz.survey(sample_crops(), inspector, LAYERS)
     page, frame = opened(vitviz.show(view.slug, inspector, of), DARK)
     assert frame.locator(".vv-error").is_hidden() and frame.locator(".vv-note").is_hidden()
     wide = "(one) => one.getBoundingClientRect().width"

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import give_a_set, ready
-from vitviz.surveys import parts_of_samples
+from vitviz.surveys import sample_crops
 
 DRAWN = "JSON.parse(new TextDecoder().decode(view.data.matrix.values))"
 VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.root.isConnected)"
@@ -17,7 +17,7 @@ VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.ro
 @pytest.fixture(scope="module")
 def survey():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    return vitviz.survey(parts_of_samples(), inspector, ["similarity"], batch=8)
+    return vitviz.survey(sample_crops(), inspector, ["similarity"], batch=8)
 
 
 def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):

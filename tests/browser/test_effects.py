@@ -122,7 +122,7 @@ def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):
     depth = view.locator("[data-name=depth] input")
     depth.fill("5")
     expect(view).to_contain_text("Prediction of each patch after 5 layers")
-    shares = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 5)[:, 6, 7]
+    shares = analyses.lens_probabilities(attribution.checked_logit_terms(inspector, trace), 5)[:, 6, 7]
     best = shares.topk(3)
     heat = view.locator(".vv-heat")
     box = heat.bounding_box()

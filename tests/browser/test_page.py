@@ -70,7 +70,7 @@ def test_every_field_of_a_view_can_be_reset(open_page):
     page = open_page()
     for view in walked(page, [view for view in VIEWS if view.controls]):
         fields = page.locator(f"#vitviz-{view.slug} .vv-field")
-        offered = view.offered(ViewContext(dict))  # without sentences
+        offered = view.offered_controls(ViewContext(dict))  # without sentences
         always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
         expect(fields).to_have_count(len(always))
         page.locator(f"#vitviz-{view.slug} .vv-reset").click()

@@ -42,7 +42,7 @@ DRAW = """async ([base, chart]) => {
 def page(open_page):
     page = open_page("?tab=patches", wait=False)
     page.wait_for_function("() => document.querySelector('.vv')")
-    page.evaluate(DRAW, [modules.base(), json.loads(json.dumps(to_json(CHART)))])
+    page.evaluate(DRAW, [modules.modules_base(), json.loads(json.dumps(to_json(CHART)))])
     page.wait_for_function("() => window.told.failed || document.querySelector('#drawn .js-line')")
     assert not told(page)["failed"]
     expect(page.locator("#drawn .point")).to_have_count(VALUES.size)

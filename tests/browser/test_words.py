@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
-from vitviz.server.i18n import translated
+from vitviz.server.i18n import translate
 from vitviz.views import VIEWS
 
 WINDOWS = [(1280, 720, ""), (1440, 900, ""), (390, 844, ""), (1280, 720, "&present=1")]
@@ -42,7 +42,7 @@ def test_why_and_what_to_do_stand_whole_above_every_figure(open_page, language, 
         page.set_viewport_size({"width": width, "height": height})
         found = page.evaluate(LINES, view.slug)
         assert [text for text, *_ in found] == [
-            translated(said, language) for said in (view.words.what, view.words.how)
+            translate(said, language) for said in (view.words.what, view.words.how)
         ]
         for text, rows, hidden, overflow in found:
             assert rows == 1 or (width < 1000 and rows <= 3), f"{rows} lines: {text}"

@@ -72,9 +72,9 @@ def test_it_travels_as_plain_json():
 
 
 def test_within_a_page_every_dot_says_its_number_and_nothing_has_a_colour_of_paper():
-    from vitviz.charts.mpl.page import inline
+    from vitviz.charts.mpl.page import inline_svg
 
-    text = inline(DRAWN)
+    text = inline_svg(DRAWN)
     assert text.startswith("<svg") and text.count("<title>") == 3
     assert "<title>Layer 2, head 1, 0.3 of its attention is on prefix tokens: 110 px</title>" in text
     assert "#ffffff" not in text and "#1a1a1a" not in text and "currentColor" in text

@@ -3,7 +3,7 @@ import plotly.graph_objects as go
 import pytest
 from plotly.colors import unlabel_rgb
 
-from vitviz.charts.colormaps import TABLES, colorscale, coloured
+from vitviz.charts.colormaps import TABLES, colorscale, map_to_rgb
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_plotlys_colour_scale_is_the_table(name):
 def test_values_outside_take_the_ends_and_a_flat_scale_the_first():
     table = TABLES["magma"]
     np.testing.assert_array_equal(
-        coloured(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]]
+        map_to_rgb(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]]
     )
     np.testing.assert_array_equal(
-        coloured(np.full((2, 2), 3.0), 3.0, 3.0, "magma"), np.broadcast_to(table[0], (2, 2, 3))
+        map_to_rgb(np.full((2, 2), 3.0), 3.0, 3.0, "magma"), np.broadcast_to(table[0], (2, 2, 3))
     )
 
 
 def test_unknown_map_is_named():
     with pytest.raises(ValueError, match="'jet'.*viridis"):
-        coloured(np.zeros(1), 0.0, 1.0, "jet")
+        map_to_rgb(np.zeros(1), 0.0, 1.0, "jet")

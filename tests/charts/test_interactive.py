@@ -23,10 +23,10 @@ from vitviz.charts.chart import (
     tooltip,
 )
 from vitviz.charts.colormaps import TABLES
-from vitviz.export.figure import looked_at
+from vitviz.export.figure import view_contexts
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import VIEWS, Choice
-from vitviz.views.languages import translated
+from vitviz.views.languages import translate
 from vitviz.views.printing import PrintStyle
 
 pytestmark = pytest.mark.usefixtures("samples_once")
@@ -62,7 +62,7 @@ def small():
 
 def drawn(small, view, given) -> list[Chart | Matrix]:
     """The charts and matrices of a view and of its figure with detail."""
-    _, subject = looked_at(view.slug, *small)
+    _, subject = view_contexts(view.slug, *small)
     settings = view.settings(given, subject.about)
     chart = view.chart(subject, settings)
     rows = view.spec(subject, settings, PrintStyle(detail=True)).rows if view.printable else ()
@@ -165,7 +165,7 @@ def test_views_without_charts_are_known(small):
 def test_dots_of_the_distance_view_are_the_rows_of_the_frame(inspector, trace):
     pytest.importorskip("pandas")
     frame = vitviz.attention_distance(trace).frame()
-    view, subject = looked_at("distance", inspector, trace)
+    view, subject = view_contexts("distance", inspector, trace)
     dots, mean = view.chart(subject, view.settings({})).plotly().data
     same(dots.x, frame.layer + 1), np.testing.assert_allclose(dots.y, frame.value, rtol=1e-6)
     np.testing.assert_allclose(mean.y, frame.groupby("layer").value.mean(), rtol=1e-6)
@@ -193,7 +193,7 @@ def test_a_cell_says_the_lines_of_the_browser(node):
 
 
 def test_texts_are_translated_also_those_within_texts():
-    say = partial(translated, tag="ko")
+    say = partial(translate, tag="ko")
     chart = by_layer(np.array([[1.0, 2.0]]), LocalizedText("Mean attention distance (px)"))
     dots = chart.plotly(say).data[0]
     assert (dots.name, said(dots.hovertext[1])) == ("헤드 하나", ["2", "레이어 1, 헤드 2"])

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from vitviz.charts.colormaps import TABLES
-from vitviz.charts.overlay import enlarged, overlay
+from vitviz.charts.overlay import enlarge_map, overlay
 
 picture = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
 ramp = np.array([[0.0, 0.01, 0.02], [0.03, 0.04, 0.05]])
@@ -58,7 +58,7 @@ def test_a_map_of_zeros_is_no_division_by_zero():
 def test_enlarging_smoothly_stays_within_the_map():
     peak = np.zeros((5, 7))
     peak[2, 3] = 1.0
-    smooth = enlarged(peak, (100, 140))
+    smooth = enlarge_map(peak, (100, 140))
     assert smooth.shape == (100, 140) and smooth.min() >= 0.0 and smooth.max() <= 1.0 and smooth[50, 70] > 0.9
 
 

@@ -14,7 +14,7 @@ from tests.diagnostics import faults
 from tests.notebook.helpers import Reader
 from vitviz.analyses.depth import token_norms
 from vitviz.diagnostics import check, head, inputs, subject, weights
-from vitviz.diagnostics.finding import Finding, Report, judged
+from vitviz.diagnostics.finding import Finding, Report, verdict_of
 from vitviz.engine.studies.saliency import parameter_randomisation
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
@@ -223,8 +223,8 @@ def test_wrong_arguments_are_named(inspector):
 
 def test_verdicts_need_a_finite_number_beyond_the_threshold():
     given = ("name", "head", 2.0, 1.0, "bad", "good", "do")
-    assert judged(*given).severity == "serious" and judged(*given, below=True).severity == "number"
-    missing = judged("name", "head", float("nan"), 1.0, "bad", "good", "do")
+    assert verdict_of(*given).severity == "serious" and verdict_of(*given, below=True).severity == "number"
+    missing = verdict_of("name", "head", float("nan"), 1.0, "bad", "good", "do")
     assert (missing.severity, missing.sentence, missing.advice) == ("number", "good", "")
 
 

@@ -17,7 +17,7 @@ from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.engine import readouts
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.forward import branches, capture, tracing
-from vitviz.engine.readout_stages import tail_of
+from vitviz.engine.readout_stages import readout_stage_of
 from vitviz.traces.trace import Attention, Bias, ModelInput, Trace, TraceBatch
 
 TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num_heads": 3, "num_classes": 6}
@@ -126,4 +126,4 @@ def traced_batch(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[TraceBat
         pooling=pooled,
         written=branches.sum_branches(recording.branches, recording.tokens[-1], pooled),
     )
-    return batch, tail_of(model, "small")
+    return batch, readout_stage_of(model, "small")

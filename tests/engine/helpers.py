@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.engine.accounts import CONSTRUCTIONS, eva, pixels_for, small_model, traced, vit
 from vitviz import analyses
 from vitviz.analyses.logit_account import directions
-from vitviz.analyses.target import target_of
+from vitviz.analyses.target import resolve_target
 from vitviz.engine.forward.edges import recorded_stream
 
 WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"
@@ -29,6 +29,6 @@ def looked(construction):
         if construction in MORE:
             del CONSTRUCTIONS[construction]
     trace, tail = traced(model, pixels_for(model))
-    ledger = analyses.ledger_of(trace, tail)
+    ledger = analyses.logit_terms(trace, tail)
     stream = recorded_stream(model, pixels_for(model), trace)
-    return model, ledger, stream, directions(ledger, target_of(trace, tail, 1).direction)[0]
+    return model, ledger, stream, directions(ledger, resolve_target(trace, tail, 1).direction)[0]

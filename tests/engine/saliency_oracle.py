@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from tests.engine.accounts import pixels_for, small_model, traced
-from vitviz.analyses.logit_attribution import ledger_of
+from vitviz.analyses.logit_attribution import logit_terms
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.saliency_inputs import SaliencyInputs
 
@@ -23,5 +23,5 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
         forward=SimpleNamespace(prepare=lambda view, size: (view, size), pixels=lambda prepared: pixels),
     )  # fmt: skip
     one = SaliencyInputs(inspector, trace, target, patches_as)
-    one.ledger = lambda: ledger_of(trace, tail)
+    one.ledger = lambda: logit_terms(trace, tail)
     return one

@@ -8,7 +8,7 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept
 from vitviz.analyses.protocol import DRAWS, SHARES
-from vitviz.engine.studies.perturbation import PerturbedLogits, answers
+from vitviz.engine.studies.perturbation import PerturbedLogits, perturbed_logits
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.notebook import html
 from vitviz.traces.localized_text import LocalizedText
@@ -76,12 +76,12 @@ def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough,
     half, trace = rough
     one = vitviz.perturbation(half, trace)
     assert one.dtype == "bfloat16" and one.deviation is trace.deviation is not None
-    assert torch.equal(answers(half, trace, "dropped", 0)[0], trace.logits)
+    assert torch.equal(perturbed_logits(half, trace, "dropped", 0)[0], trace.logits)
     for way in ("dropped", "black"):
         kept = set(patches_kept(trace.grid, SHARES[4], 3).tolist())
         gone = [patch for patch in range(trace.grid.patches) if patch not in kept]
         other = half.trace(photo, ablation=Ablation(patches=gone, patches_as=way)).logits
-        torch.testing.assert_close(answers(half, trace, way, 4)[2], other, atol=0.06, rtol=0.02)
+        torch.testing.assert_close(perturbed_logits(half, trace, way, 4)[2], other, atol=0.06, rtol=0.02)
         exact = found["drop"].probability[way]
         assert (one.probability[way] - exact).abs().max() < 20 * trace.deviation.classes
         assert not torch.equal(one.probability[way][3:], exact[3:]), "it is not float32's"
@@ -91,7 +91,7 @@ def test_in_bfloat16_it_is_the_models_own_answer_and_says_how_far_that_is(rough,
 def test_black_is_black_in_bfloat16_too(rough):
     half, trace = rough
     black = half.trace(Image.new("RGB", (300, 300))).logits
-    torch.testing.assert_close(answers(half, trace, "black", 10)[0], black, atol=0, rtol=0)
+    torch.testing.assert_close(perturbed_logits(half, trace, "black", 10)[0], black, atol=0, rtol=0)
 
 
 def test_a_way_that_does_not_exist_is_named_with_the_reason(inspector, photo, monkeypatch):

@@ -12,12 +12,12 @@ from tests.engine.accounts import CONSTRUCTIONS, QUICK
 from tests.engine.saliency_oracle import explained
 from tests.tiers import sweep
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import likeliest, relevance_of
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.analyses.saliency import likeliest_class, saliency_map
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.views import ViewContext
-from vitviz.views.trial import ORDER, FaithfulnessView, group_of
-from vitviz.views.trial.compute import panels
+from vitviz.views.trial import ORDER, FaithfulnessView, method_group
+from vitviz.views.trial.compute import curve_panels
 
 READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
 
@@ -87,7 +87,7 @@ def given(request, tmp_path_factory):
         lambda _, args, kwargs: seen.append((*args, *kwargs.values())[0]), with_kwargs=True
     )
     with torch.no_grad():
-        tower(as_seen(trace.view, inspector.preprocessing).tensor[None].double())
+        tower(input_from_view(trace.view, inspector.preprocessing).tensor[None].double())
     hook.remove()
     flat = {}
     for name, part in parts.items():
@@ -176,7 +176,7 @@ def test_maps_of_sentences_are_those_of_the_formulas(given, method):
     least = float(np.median(cosines.max(axis=1)))
     expected = np.where(cosines.max(axis=1) >= least, cosines.argmax(axis=1), -1)
     assert (
-        likeliest(torch.from_numpy(cosines.T).unflatten(1, (4, 4)), least).flatten().tolist()
+        likeliest_class(torch.from_numpy(cosines.T).unflatten(1, (4, 4)), least).flatten().tolist()
         == expected.tolist()
     )
 
@@ -189,7 +189,7 @@ def test_with_attention_pooling_each_patch_is_pooled_alone(tmp_path):
     norm = model.vision_model.post_layernorm
     hook = norm.register_forward_hook(lambda *given: seen.append(given[-1]))
     with torch.no_grad():
-        model.vision_model(as_seen(trace.view, inspector.preprocessing).tensor[None])
+        model.vision_model(input_from_view(trace.view, inspector.preprocessing).tensor[None])
         hook.remove()
         each = model.vision_model.head(seen[0][0][:, None])  # as many pictures of one patch
     cosines = torch.nn.functional.normalize(each, dim=-1) @ asked.classes.vectors.T
@@ -199,7 +199,7 @@ def test_with_attention_pooling_each_patch_is_pooled_alone(tmp_path):
 
 def test_where_a_patch_cannot_be_read_alone_it_is_said():
     with pytest.raises(UnsupportedModel, match="side by side"):
-        relevance_of(explained("class and mean"), "naclip")
+        saliency_map(explained("class and mean"), "naclip")
     with pytest.raises(VitvizError, match="Given the method 'frozen'; expected one of own_patches"):
         vitviz.patch_scores(None, None, "frozen")
 
@@ -208,7 +208,7 @@ def test_a_direction_is_asked_about_too_and_missing_patches_are_none(given):
     asked, trace, _ = given
     one = explained("registers", torch.ones(24, dtype=torch.float64))
     each = one.model.norm(one.trace.tokens[-1][3:]).sum(dim=-1)
-    found = relevance_of(one, "own_patches").map.flatten()
+    found = saliency_map(one, "own_patches").map.flatten()
     torch.testing.assert_close(found, each.detach() - each.mean().item(), check_dtype=False)
     less = asked.trace(vitviz.sample_image("chelsea"), ablation=vitviz.Ablation(patches=[3, 5]))
     for method in DENSE:
@@ -223,10 +223,10 @@ def test_they_stand_in_the_trial_of_sentences_alone(given):
     assert sorted(found.curves) == sorted(ORDER)
     subject = ViewContext(asked, trace)
     settings = FaithfulnessView().settings({}, subject.about)
-    drawn = panels(found, ORDER, subject, settings)[0].series
+    drawn = curve_panels(found, ORDER, subject, settings)[0].series
     assert len({(one.colour, one.dash) for one in drawn}) == len(ORDER) == len(drawn)
     assert FaithfulnessView().order(subject) == ORDER
     tiny = vitviz.load("vitviz-tiny", device="cpu")
     own = ViewContext(tiny, tiny.trace(vitviz.sample_image("chelsea")))
     assert [name for name in ORDER if name not in DENSE] == list(FaithfulnessView().order(own))
-    assert all(set(group_of(one)) <= set(DENSE) for one in DENSE)
+    assert all(set(method_group(one)) <= set(DENSE) for one in DENSE)

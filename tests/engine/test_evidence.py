@@ -26,10 +26,10 @@ def largest(trace) -> float:
 def test_the_account_of_every_construction_adds_up(construction):
     model = small_model(construction)
     trace, readout = traced(model, pixels_for(model))
-    ledger = analyses.ledger_of(trace, readout)
+    ledger = analyses.logit_terms(trace, readout)
     gap, within = largest_gap(ledger)
     assert max(gap, within) < EXACT * largest(trace)
-    account = analyses.account_of(ledger, 1)
+    account = analyses.attribution_of(ledger, 1)
     for line in (
         account.heads,
         account.mlps,
@@ -68,7 +68,7 @@ def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(con
     model = small_model(construction)
     pixels = torch.cat([pixels_for(model, seed) for seed in range(3)])
     batch, readout = traced_batch(model, pixels)
-    together = analyses.account_of_predictions(analyses.ledger_of(batch, readout))
+    together = analyses.attribution_of_predictions(analyses.logit_terms(batch, readout))
     for image, trace in enumerate(batch):
         target = int(trace.logits.argmax())
         alone = analyses.logit_attribution(trace, readout, target)
@@ -109,7 +109,7 @@ def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
         init_values=scale, pool_include_prefix=include,
     )  # fmt: skip
     trace, readout = traced(model, pixels_for(model, seed))
-    gap, within = largest_gap(analyses.ledger_of(trace, readout))
+    gap, within = largest_gap(analyses.logit_terms(trace, readout))
     assert max(gap, within) < EXACT * max(1.0, largest(trace))
 
 

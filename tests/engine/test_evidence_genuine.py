@@ -142,14 +142,14 @@ def test_dog_rather_than_cat_is_the_difference_of_two_accounts(inspector, trace)
 
 def test_a_spoiled_projection_turns_the_truth_check_red(inspector, trace):
     readout = inspector.tail()
-    check_balance(analyses.ledger_of(trace, readout))
+    check_balance(analyses.logit_terms(trace, readout))
     spoiled = list(readout.layers)
     spoiled[7] = dataclasses.replace(spoiled[7], weight=spoiled[7].weight * 1.01)
     with pytest.raises(
         UnsupportedModel,
         match=r"no account of .* only to \d\.\de-\d\d of the largest logit, where 1e-04 is expected",
     ):
-        check_balance(analyses.ledger_of(trace, dataclasses.replace(readout, layers=tuple(spoiled))))
+        check_balance(analyses.logit_terms(trace, dataclasses.replace(readout, layers=tuple(spoiled))))
 
 
 def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector, trace):
@@ -158,7 +158,7 @@ def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector
     moved = dataclasses.replace(written, attention=written.attention + 1, mlps=written.mlps)
     moved.attention[3, 0, 0] += 5
     with pytest.raises(UnsupportedModel, match="no account"):
-        check_balance(analyses.ledger_of(dataclasses.replace(trace, written=moved), inspector.tail()))
+        check_balance(analyses.logit_terms(dataclasses.replace(trace, written=moved), inspector.tail()))
 
 
 def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace):
@@ -171,7 +171,7 @@ def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace)
     assert 1e-4 < abs(account.gap) < 4 * seen.deviation.logits
     worse = dataclasses.replace(seen, deviation=dataclasses.replace(seen.deviation, gap=1e-3))
     with pytest.raises(UnsupportedModel, match="only in float32 to 1.0e-03"):
-        check_balance(analyses.ledger_of(worse, rough.tail()))
+        check_balance(analyses.logit_terms(worse, rough.tail()))
 
 
 def test_the_last_reading_is_the_models_answer_to_the_bit(inspector, trace):

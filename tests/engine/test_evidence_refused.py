@@ -179,4 +179,4 @@ def test_an_intervention_leaves_the_account_in_balance():
         trace = inspector.trace(noise())
     account = vitviz.logit_attribution(inspector, trace, 0)
     assert account.mlps[1] == 0 and account.mlps[0] != 0 and abs(account.gap) < 1e-5
-    assert readout_stages.tail_of(inspector.model, "x") is inspector.tail()
+    assert readout_stages.readout_stage_of(inspector.model, "x") is inspector.tail()

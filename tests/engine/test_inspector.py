@@ -109,7 +109,7 @@ def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
         inspector.trace(noise(), size=4096)
     assert inspector.trace(noise(), size=64).grid.patches == 16
     monkeypatch.setattr(memory, "free_bytes", lambda device: None)
-    memory.require(10**18, inspector.device, "Where nothing is known, nothing is refused:")
+    memory.require_memory(10**18, inspector.device, "Where nothing is known, nothing is refused:")
 
 
 def test_where_the_patch_does_not_divide_the_input_the_unseen_rim_is_left_out():

@@ -6,7 +6,7 @@ import torch
 import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.saliency_oracle import explained
-from vitviz.analyses.saliency import linear, relevance_of
+from vitviz.analyses.saliency import linear, saliency_map
 from vitviz.analyses.saliency.linear import integrated_gradients
 from vitviz.analyses.saliency.passes import PathGradients
 from vitviz.errors import Stopped, VitvizError
@@ -59,10 +59,10 @@ def test_a_blank_map_has_converged():
 
 def test_given_steps_are_taken_once_and_nothing_is_claimed_of_more():
     one, asked = drawn(lambda steps: 1 / steps)
-    found = relevance_of(one, "integrated_gradients", steps=50)
+    found = saliency_map(one, "integrated_gradients", steps=50)
     assert asked == [50] and (found.steps, found.change, found.converged) == (50, None, None)
     assert "not tested" in found.convergence
-    assert relevance_of(one, "frozen").convergence == ""
+    assert saliency_map(one, "frozen").convergence == ""
 
 
 @pytest.mark.long
@@ -135,9 +135,13 @@ def test_trial_survey_view_and_notebook_take_the_steps_and_say_what_came_of_them
 
     subject, trial = ViewContext(inspector, small), view.FaithfulnessView()
     settings = trial.settings({"steps": "32", "method": "integrated_gradients"}, subject.about)
-    tried = compute.evaluate_method(subject, 7, "dropped", "integrated_gradients", view.steps_of(settings))
-    assert compute.one(tried)["convergence"]["values"]["steps"] == 32
-    assert compute.one(compute.evaluate_method(subject, 7, "dropped", "centre"))["convergence"] is None
+    tried = compute.evaluate_method(
+        subject, 7, "dropped", "integrated_gradients", view.requested_steps(settings)
+    )
+    assert compute.method_json(tried)["convergence"]["values"]["steps"] == 32
+    assert (
+        compute.method_json(compute.evaluate_method(subject, 7, "dropped", "centre"))["convergence"] is None
+    )
     names = {compute.part_key(7, "dropped", method, steps) for method in ("frozen", "integrated_gradients")
              for steps in (None, 32)}  # fmt: skip
     assert len(names) == 3, "other methods are not tried anew"

@@ -34,7 +34,7 @@ def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(constr
 def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
     model = small_model(construction)
     trace, readout = traced(model, pixels_for(model))
-    ledger = analyses.ledger_of(trace, readout)
+    ledger = analyses.logit_terms(trace, readout)
     answers = analyses.lens_patches(ledger, 2, form="share")
     assert answers.shape == (4, 3, 4) and answers[-1].mean().item() == pytest.approx(
         trace.logits[2].item(), abs=1e-10
@@ -49,7 +49,7 @@ def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
     for construction in ("class", "distilled"):
         model = small_model(construction)
         trace, readout = traced(model, pixels_for(model))
-        answers = analyses.lens_patches(analyses.ledger_of(trace, readout), (1, 3))
+        answers = analyses.lens_patches(analyses.logit_terms(trace, readout), (1, 3))
         with torch.no_grad():
             patches = model.norm(trace.tokens[2][trace.grid.prefix :])
             expected = (
@@ -66,7 +66,7 @@ def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(constructio
     model = small_model(construction)
     trace, readout = traced(model, pixels_for(model))
     for depth in range(len(trace.tokens)):
-        found = analyses.lens_probabilities(analyses.ledger_of(trace, readout), depth)
+        found = analyses.lens_probabilities(analyses.logit_terms(trace, readout), depth)
         for row in range(3):
             for col in range(4):
                 token = trace.tokens[depth][trace.grid.token(row, col)]
@@ -79,15 +79,15 @@ def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(constructio
                 expected = torch.tensor([one / sum(powers) for one in powers], dtype=found.dtype)
                 torch.testing.assert_close(found[:, row, col], expected, rtol=1e-9, atol=1e-12)
     with pytest.raises(IndexError, match="no tokens at layer 4"):
-        analyses.lens_probabilities(analyses.ledger_of(trace, readout), 4)
+        analyses.lens_probabilities(analyses.logit_terms(trace, readout), 4)
 
 
 def test_a_patch_that_was_left_out_has_no_answer_and_the_others_keep_their_places():
     inspector = inspect(small_model("class").float())
     trace = inspector.trace(noise(), ablation=vitviz.Ablation(patches=[0, 5]))
-    found = analyses.lens_probabilities(attribution.balanced_ledger(inspector, trace), 3)
+    found = analyses.lens_probabilities(attribution.checked_logit_terms(inspector, trace), 3)
     assert found.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
-    kept = attribution.balanced_ledger(inspector, trace).trace.tokens[3][trace.grid.prefix :]
+    kept = attribution.checked_logit_terms(inspector, trace).trace.tokens[3][trace.grid.prefix :]
     with torch.no_grad():
         expected = inspector.model.head(inspector.model.norm(kept)).double().softmax(-1)
     torch.testing.assert_close(found.flatten(1)[:, list(trace.kept)].mT, expected, rtol=1e-5, atol=1e-6)

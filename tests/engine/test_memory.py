@@ -13,7 +13,7 @@ from tests.engine.small import saved, small
 from vitviz.engine import memory
 from vitviz.engine.adapters import load as loading
 from vitviz.engine.hub import downloads
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import OutOfMemory
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
@@ -27,7 +27,7 @@ def nothing_is_touched(monkeypatch):
 
     monkeypatch.setattr(downloads, "fetch", touched)
     monkeypatch.setattr(downloads, "cached_weights", lambda location: None)
-    monkeypatch.setattr(loading, "read", touched)
+    monkeypatch.setattr(loading, "read_tensors", touched)
     monkeypatch.setattr(timm, "create_model", touched)
 
 
@@ -40,7 +40,7 @@ def test_a_checkpoint_of_the_hub_is_refused_before_its_download(monkeypatch, not
     with pytest.raises(
         OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.0 GB are free\. Nothing was loaded"
     ) as error:
-        loading.load(find("vit_large_patch16_224.augreg_in21k"))
+        loading.load(find_checkpoint("vit_large_patch16_224.augreg_in21k"))
     assert str(error.value).startswith(
         "Loading vit_large_patch16_224.augreg_in21k with 304 million parameters"
     )
@@ -51,7 +51,7 @@ def test_figures_that_seem_to_fit_are_explained(monkeypatch, nothing_is_touched)
     with pytest.raises(
         OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.6 GB are free, a fifth of which is kept"
     ):
-        loading.load(find("vit_large_patch16_224.augreg_in21k"))
+        loading.load(find_checkpoint("vit_large_patch16_224.augreg_in21k"))
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "pth"])
@@ -62,10 +62,10 @@ def test_a_file_is_refused_before_it_is_read(ending, monkeypatch, tmp_path, requ
     count = sum(tensor.numel() for tensor in model.state_dict().values())
     free(monkeypatch, 8 * count)  # without the fifth that is kept
     with pytest.raises(OutOfMemory, match=r"mine\.\w+ with 0\.4\d+ million"):
-        loading.load(find(str(path)))
+        loading.load(find_checkpoint(str(path)))
     free(monkeypatch, int(11 * count))
     with pytest.raises(AssertionError, match="was called"):
-        loading.load(find(str(path)))
+        loading.load(find_checkpoint(str(path)))
 
 
 def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(
@@ -82,12 +82,14 @@ def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(
     with pytest.raises(
         OutOfMemory, match=r"somebody/something with 175 million parameters needs about 1\.4 GB"
     ):
-        loading.load(find("somebody/something"), progress=lambda done, total: told.append((done, total)))
+        loading.load(
+            find_checkpoint("somebody/something"), progress=lambda done, total: told.append((done, total))
+        )
     assert told == []
 
 
 def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch, nothing_is_touched):
-    checkpoint, cuda = find("vit_large_patch16_224.augreg_in21k"), torch.device("cuda:0")
+    checkpoint, cuda = find_checkpoint("vit_large_patch16_224.augreg_in21k"), torch.device("cuda:0")
     free(monkeypatch, 64 * 10**9, 10**9)
     with pytest.raises(
         OutOfMemory, match=r"on cuda:0 needs about 1\.2 GB, but only 1\.0 GB are free.*--device cpu"

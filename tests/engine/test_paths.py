@@ -9,9 +9,9 @@ import torch
 import vitviz
 from tests.engine.accounts import pixels_for, small_model, traced
 from vitviz import analyses
-from vitviz.analyses.logit_account import account_of, directions
-from vitviz.analyses.paths import paths_of
-from vitviz.analyses.target import target_of
+from vitviz.analyses.logit_account import attribution_of, directions
+from vitviz.analyses.paths import largest_paths
+from vitviz.analyses.target import resolve_target
 from vitviz.analyses.upstream import Writer
 from vitviz.engine.forward.edges import recorded_stream
 
@@ -71,18 +71,18 @@ def small():
     model = small_model("class", depth=LAYERS, num_heads=HEADS)
     pixels = pixels_for(model)
     trace, tail = traced(model, pixels)
-    ledger, stream = analyses.ledger_of(trace, tail), recorded_stream(model, pixels, trace)
-    basis = directions(ledger, target_of(trace, tail, 1).direction)[0]
+    ledger, stream = analyses.logit_terms(trace, tail), recorded_stream(model, pixels, trace)
+    basis = directions(ledger, resolve_target(trace, tail, 1).direction)[0]
     with torch.no_grad():
         every = by_hand(model, pixels, 1)
-    return (ledger, stream, basis, account_of(ledger, 1).heads), every
+    return (ledger, stream, basis, attribution_of(ledger, 1).heads), every
 
 
 @pytest.mark.parametrize("count", [1, 12, 60])
 def test_paths_that_are_proven_are_the_largest_of_all(small, count):
     given, every = small
     assert len(every) == 2176
-    found = paths_of(*given, count)
+    found = largest_paths(*given, count)
     assert found.proven and found.opened < 340  # of 624
     order = sorted(every, key=lambda one: -abs(every[one]))
     assert [(one.heads, one.writer) for one in found.paths] == order[:count]
@@ -95,7 +95,7 @@ def test_paths_that_are_proven_are_the_largest_of_all(small, count):
 @pytest.mark.parametrize("opened", [0, 30, 100])
 def test_no_unlisted_path_exceeds_the_bound_of_a_search_that_ends_early(small, opened):
     given, every = small
-    found = paths_of(*given, 60, opened)
+    found = largest_paths(*given, 60, opened)
     assert not found.proven and found.opened == max(opened, LAYERS * HEADS)  # every head once
     listed = {(one.heads, one.writer) for one in found.paths}
     others = [abs(share) for path, share in every.items() if path not in listed]
@@ -108,7 +108,7 @@ def test_no_unlisted_path_exceeds_the_bound_of_a_search_that_ends_early(small, o
 
 def test_a_search_of_everything_lists_every_path(small):
     given, every = small
-    found = paths_of(*given, 10**4)
+    found = largest_paths(*given, 10**4)
     assert {(one.heads, one.writer): one.share for one in found.paths} == pytest.approx(every, abs=1e-12)
     assert found.proven and found.bound == 0 and found.opened == 624
 
@@ -117,15 +117,15 @@ def test_a_replaced_head_ends_a_path(small):
     (ledger, stream, basis, _), every = small
     layers = list(ledger.trace.layers)
     layers[1] = replace(layers[1], replaced=(2,), given=layers[1].output()[[2]])  # what it handed on itself
-    ledger = analyses.ledger_of(replace(ledger.trace, layers=tuple(layers)), ledger.readout)
-    given = ledger, stream, basis, account_of(ledger, 1).heads
-    found = paths_of(*given, 10**4)
+    ledger = analyses.logit_terms(replace(ledger.trace, layers=tuple(layers)), ledger.readout)
+    given = ledger, stream, basis, attribution_of(ledger, 1).heads
+    found = largest_paths(*given, 10**4)
     expected = {}
     for (heads, writer), share in every.items():
         path = (heads[: heads.index((1, 2)) + 1], None) if (1, 2) in heads else (heads, writer)
         expected[path] = expected.get(path, 0.0) + share
     assert {(one.heads, one.writer): one.share for one in found.paths} == pytest.approx(expected, abs=1e-12)
-    few = paths_of(*given, 9)
+    few = largest_paths(*given, 9)
     assert few.proven and few.paths == found.paths[:9]
 
 

@@ -20,7 +20,7 @@ from vitviz import Ablation, analyses
 from vitviz.analyses import sufficient_edges
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
-from vitviz.server.api.endpoints import PUBLIC, Endpoints, answering, endpoint
+from vitviz.server.api.endpoints import PUBLIC, Endpoints, endpoint, views_with_endpoints
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.surveys.measures import MEASURES
 from vitviz.views import VIEWS, Needs, ViewContext
@@ -182,14 +182,16 @@ def servers():
     for device, where in (("cpu", nullcontext), ("cuda:0", there)):
         with where():
             service = AnalysisService(ServiceSettings(device=device))
-            derived = {view.slug: endpoint(view, Endpoints(service)) for view in answering()}
+            derived = {view.slug: endpoint(view, Endpoints(service)) for view in views_with_endpoints()}
             found[device] = {name: getattr(Endpoints(service), name) for name in PUBLIC} | derived
     return found["cpu"], found["cuda:0"]
 
 
-@sweep("name", [*PUBLIC, *(view.slug for view in answering())], quick=["rollout"])
+@sweep("name", [*PUBLIC, *(view.slug for view in views_with_endpoints())], quick=["rollout"])
 def test_every_endpoint_answers_as_the_cpus(name, servers, monkeypatch):
-    monkeypatch.setattr(compute, "trial_of", partial(compute.trial_of, shares=(0.0, 0.5, 1.0), draws=2))
+    monkeypatch.setattr(
+        compute, "evaluate_methods", partial(compute.evaluate_methods, shares=(0.0, 0.5, 1.0), draws=2)
+    )
     given = ENDPOINTS.get(name, {})
     if "image" in inspect.signature(servers[0][name]).parameters:
         given = {"image": "chelsea", **given}

@@ -8,7 +8,7 @@ from tests.engine.looking import noise
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.inspector import Inspector
@@ -40,7 +40,7 @@ def dinov2(folder, registers=0):
     (folder / "preprocessor_config.json").write_text(
         '{"size": {"height": 32, "width": 32}, "do_center_crop": false}'
     )
-    return model.eval(), Inspector(load(find(str(folder))), "cpu")
+    return model.eval(), Inspector(load(find_checkpoint(str(folder))), "cpu")
 
 
 @pytest.mark.parametrize("registers", [0, 3])

@@ -10,7 +10,7 @@ import torch
 from tests.engine.accounts import CONSTRUCTIONS, QUICK, small_model
 from tests.engine.saliency_oracle import explained
 from tests.tiers import sweep
-from vitviz.analyses.saliency import METHODS, relevance_of
+from vitviz.analyses.saliency import METHODS, saliency_map
 from vitviz.engine import memory
 from vitviz.engine.forward import capture, gradients
 from vitviz.errors import OutOfMemory, Stopped, UnsupportedModel, VitvizError
@@ -21,7 +21,7 @@ from vitviz.errors import OutOfMemory, Stopped, UnsupportedModel, VitvizError
 def test_the_frozen_map_balances_at_every_depth(construction, target):
     one = explained(construction, target)
     for at in ("pixels", "tokens", 1, 2, 3):
-        found = relevance_of(one, "frozen", at)
+        found = saliency_map(one, "frozen", at)
         terms = found.map.abs().sum().item() + sum(map(abs, found.constants.values()))
         assert abs(found.unexplained) <= 1e-12 * max(1.0, terms), (at, found.unexplained)
 
@@ -31,7 +31,7 @@ def test_every_method_speaks_or_says_why_not(construction):
     one = explained(construction)
     for name in METHODS:
         try:
-            found = relevance_of(one, name)
+            found = saliency_map(one, name)
         except UnsupportedModel as reason:
             assert "not applicable, because" in str(reason)
         else:
@@ -50,10 +50,10 @@ def test_pixels_gradients_are_finite_differences():
     pixels = one.pixels
     ratio = way / pixels  # value times gradient, asked for along another way
     leaf = pixels.clone().requires_grad_()
-    with gradients.opened(one.model, one.blocks, held=False):
+    with gradients.gradient_pass(one.model, one.blocks, held=False):
         (own,) = torch.autograd.grad(one._score(leaf).sum(), leaf)
     assert (own * pixels * ratio).sum().item() == pytest.approx(slope, rel=1e-7)
-    assert relevance_of(one, "input_gradient").map.sum().item() == pytest.approx(
+    assert saliency_map(one, "input_gradient").map.sum().item() == pytest.approx(
         (own * pixels).sum().item(), rel=1e-12
     )
 
@@ -81,7 +81,7 @@ def test_attentions_gradients_are_finite_differences_in_their_own_layer(monkeypa
     for by in (1e-5, -1e-5):
         monkeypatch.setattr(Edited, "edit", (layer, head, row, col, by))
         monkeypatch.setattr(gradients, "GradientPass", Edited)
-        with gradients.opened(one.model, one.blocks, held=False):
+        with gradients.gradient_pass(one.model, one.blocks, held=False):
             scores.append(one._score(one.pixels).item())
     assert own == pytest.approx((scores[0] - scores[1]) / 2e-5, rel=1e-5, abs=1e-9)
 
@@ -92,9 +92,9 @@ def test_grad_cam_is_blank_behind_the_last_attention_and_exact_for_an_average():
     slopes = one.gradients().slopes
     torch.testing.assert_close(slopes, slopes[:1].expand_as(slopes), rtol=0, atol=1e-14)
     torch.testing.assert_close(
-        relevance_of(one, "grad_cam").map, relevance_of(one, "hires_cam").map.clamp(min=0)
+        saliency_map(one, "grad_cam").map, saliency_map(one, "hires_cam").map.clamp(min=0)
     )
-    with gradients.opened(
+    with gradients.gradient_pass(
         (model := small_model("class")), capture.transformer_blocks(model), held=False
     ) as opened:
         score = model(one.pixels)[0, 2]
@@ -156,7 +156,7 @@ def test_nothing_stays_on_the_model_and_threads_do_not_meet():
     model = small_model("class")
     wishes = [one.requires_grad for one in model.parameters()]
     expected = [
-        relevance_of(explained(target=target, model=model, seed=target), "frozen").map for target in (1, 2)
+        saliency_map(explained(target=target, model=model, seed=target), "frozen").map for target in (1, 2)
     ]
     found, errors = {}, []
 
@@ -164,8 +164,8 @@ def test_nothing_stays_on_the_model_and_threads_do_not_meet():
         try:
             for _ in range(5):
                 one = explained(target=target, model=model, seed=target)
-                found[target] = relevance_of(one, "frozen").map
-                relevance_of(one, "gradient_rollout")
+                found[target] = saliency_map(one, "frozen").map
+                saliency_map(one, "gradient_rollout")
         except Exception as error:  # noqa: BLE001, a thread's error is told by the test
             errors.append(error)
 
@@ -198,7 +198,7 @@ def test_too_much_is_refused_before_and_what_does_not_balance_after(monkeypatch)
     for block in model.blocks:
         block.mlp.act = torch.nn.Softplus()
     with pytest.raises(UnsupportedModel, match="its parts add up to"):
-        relevance_of(explained(model=model), "frozen")
+        saliency_map(explained(model=model), "frozen")
 
 
 def test_it_stops_where_nobody_waits():
@@ -215,10 +215,12 @@ def test_it_stops_where_nobody_waits():
 @pytest.mark.parametrize("patches_as", ["dropped", "black"])
 def test_every_construction_stands_a_trial(construction, patches_as):
     """Both ends of every curve are the whole picture's and the empty one's scores, whatever the map."""
-    from vitviz.analyses.faithfulness.evaluation import trial_of
+    from vitviz.analyses.faithfulness.evaluation import evaluate_methods
 
     one = explained(construction, patches_as=patches_as)
-    found = trial_of(one, ["ledger", "frozen", "chefer", "centre"], patches_as, shares=(0, 0.5, 1), draws=1)
+    found = evaluate_methods(
+        one, ["ledger", "frozen", "chefer", "centre"], patches_as, shares=(0, 0.5, 1), draws=1
+    )
     assert {"centre", "random"} <= set(found.curves) and found.sets >= 4
     empty = one.answers(torch.empty(1, 0, dtype=torch.long))[0, 2].item()
     for curves in found.curves.values():

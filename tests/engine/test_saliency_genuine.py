@@ -6,7 +6,7 @@ import torch
 import vitviz
 from tests.shared import shared
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.saliency import relevance_of
+from vitviz.analyses.saliency import saliency_map
 from vitviz.engine.studies.saliency import explained
 
 DOG, CAT = 243, 282
@@ -38,7 +38,7 @@ def peak(found):
 @pytest.mark.parametrize("method, at", REFERENCE)
 def test_dog_and_cat(both, method, at):
     correlation, *peaks = REFERENCE[method, at]
-    dog, cat = (relevance_of(one, method, at) for one in both)
+    dog, cat = (saliency_map(one, method, at) for one in both)
     assert spearman(dog.map, cat.map) == pytest.approx(correlation, abs=0.006)
     if peaks[0] is not None:
         assert [peak(dog), peak(cat)] == peaks
@@ -52,7 +52,7 @@ def test_class_activation_maps(both, method, correlation, peaks):
     """The reference clamps both and breaks ties by NumPy's default sort, which is not stable: of Grad-CAM,
     124 and 144 of whose 196 patches are zero, it gives 0.302; ties by place 0.332, and shared ranks 0.052.
     """
-    dog, cat = (relevance_of(one, method) for one in both)
+    dog, cat = (saliency_map(one, method) for one in both)
     assert [peak(dog), peak(cat)] == peaks
     by_place = [one.map.clamp(min=0).flatten().argsort(stable=True).argsort().double() for one in (dog, cat)]
     assert spearman(*by_place) == pytest.approx(correlation, abs=0.04)
@@ -60,7 +60,7 @@ def test_class_activation_maps(both, method, correlation, peaks):
 
 def test_what_ties_make_of_grad_cams_correlation(both):
     """The reference's 0.30: most patches of both maps are zero, and how a sort orders zeros is no finding."""
-    dog, cat = (relevance_of(one, "grad_cam").map for one in both)
+    dog, cat = (saliency_map(one, "grad_cam").map for one in both)
     assert [(one == 0).sum().item() for one in (dog, cat)] == [124, 144]
     by_place = [one.flatten().argsort(stable=True).argsort().double() for one in (dog, cat)]
     assert spearman(*by_place) == pytest.approx(0.332, abs=0.002)
@@ -68,12 +68,12 @@ def test_what_ties_make_of_grad_cams_correlation(both):
 
 
 def test_chefers_grad_cam_is_blank_and_says_so(both):
-    assert all(relevance_of(one, "attention_grad_cam").nothing_positive for one in both)
+    assert all(saliency_map(one, "attention_grad_cam").nothing_positive for one in both)
 
 
 def test_published_balances(both):
     dog, _ = both
-    found = relevance_of(dog, "frozen", "pixels")
+    found = saliency_map(dog, "frozen", "pixels")
     assert found.map.sum().item() == pytest.approx(6.7749, abs=1e-3) and found.answer == pytest.approx(
         8.1673, abs=1e-3
     )
@@ -81,12 +81,12 @@ def test_published_balances(both):
     assert found.constants["norm biases"] == pytest.approx(-15.0, abs=0.05)
     assert found.constants["linear biases"] == pytest.approx(13.2, abs=0.05)
     for at in ("pixels", "tokens", *range(1, 13)):
-        assert abs(relevance_of(dog, "frozen", at).unexplained) < 1e-5 * found.answer
-    own = relevance_of(dog, "input_gradient")
+        assert abs(saliency_map(dog, "frozen", at).unexplained) < 1e-5 * found.answer
+    own = saliency_map(dog, "input_gradient")
     assert own.map.sum().item() == pytest.approx(1.397, abs=1e-3) and own.unexplained == pytest.approx(
         4.87, abs=5e-3
     )
-    assert abs(relevance_of(dog, "ledger").unexplained) < 1e-5 * found.answer
+    assert abs(saliency_map(dog, "ledger").unexplained) < 1e-5 * found.answer
 
 
 @pytest.mark.sweep  # 240 gradients

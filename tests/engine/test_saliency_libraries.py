@@ -6,7 +6,7 @@ import torch
 from einops import rearrange
 
 from tests.engine.saliency_oracle import explained
-from vitviz.analyses.saliency import integrated_gradients, relevance_of
+from vitviz.analyses.saliency import integrated_gradients, saliency_map
 
 TARGET = 2
 
@@ -33,7 +33,7 @@ def test_class_activation_maps_are_those_of_grad_cam(construction, method, name)
         activations = cam.activations_and_grads.activations[0].numpy()
         slopes = cam.activations_and_grads.gradients[0].numpy()
         weighed = cam.get_cam_image(one.pixels, layer, chosen, activations, slopes, False)[0]
-    found = relevance_of(one, method).map.numpy()
+    found = saliency_map(one, method).map.numpy()
     expected = np.maximum(weighed, 0) if method == "grad_cam" else weighed
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert np.ptp(found) > 1e-6
@@ -71,4 +71,4 @@ def test_input_times_gradient_is_captums():
     theirs = attr.InputXGradient(one.model).attribute(one.pixels.clone().requires_grad_(), target=TARGET)
     height, width = one.trace.grid.patch
     expected = theirs[0].detach().sum(dim=0).unfold(0, height, height).unfold(1, width, width).sum(dim=(2, 3))
-    torch.testing.assert_close(relevance_of(one, "input_gradient").map, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(saliency_map(one, "input_gradient").map, expected, rtol=0, atol=1e-12)

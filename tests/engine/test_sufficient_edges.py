@@ -14,9 +14,9 @@ from tests.engine.accounts import pixels_for
 from tests.engine.helpers import WEIGHTS, looked
 from tests.shared import shared
 from vitviz.analyses import sufficient_edges
-from vitviz.analyses.logit_account import account_of
-from vitviz.analyses.upstream import Writer, writers_of
-from vitviz.engine.forward.edges import edged, usual_of
+from vitviz.analyses.logit_account import attribution_of
+from vitviz.analyses.upstream import Writer, upstream_of
+from vitviz.engine.forward.edges import logits_without_edges, mean_replacements
 from vitviz.engine.studies import circuits
 
 KINDS = [
@@ -42,17 +42,17 @@ def ways_on(layer, layers, heads):
 def test_what_flows_along_an_edge_is_the_sum_over_all_ways_on(construction):
     _, ledger, stream, basis = looked(construction)
     edges = sufficient_edges.every_edge(3, 3, stream.positions is not None)
-    found = dict(zip(edges, sufficient_edges.shares_of(ledger, stream, basis, edges).tolist(), strict=True))
+    found = dict(zip(edges, sufficient_edges.edge_shares(ledger, stream, basis, edges).tolist(), strict=True))
     assert len(found) == 3 * (0 + 4 + 8) + 3 * 4 + 10 * (1 + (stream.positions is not None))
     for layer, head in itertools.product(range(3), range(3)):
         whole = {}
         for via in ways_on(layer, 3, 3):
-            for writer, part in writers_of(ledger, stream, basis, layer, head, via).lines():
+            for writer, part in upstream_of(ledger, stream, basis, layer, head, via).lines():
                 whole[writer] = whole.get(writer, 0.0) + part
         for edge in edges:
             if (edge.into, edge.layer, edge.head) == ("value", layer, head):
                 assert found[edge] == pytest.approx(whole[edge.writer], abs=1e-11)
-    account = account_of(ledger, 1)
+    account = attribution_of(ledger, 1)
     direct = {edge.writer: share for edge, share in found.items() if edge.into == "answer"}
     for layer in range(3):
         heads = [direct[Writer("head", layer, head)] for head in range(3)]
@@ -130,7 +130,7 @@ def test_passes_with_some_edges_alone_are_those_by_hand(construction, by):
             if edge not in kept:
                 removals[-1].setdefault(edge.reader, []).append(edge.writer)
     with torch.no_grad():
-        found = edged(model, pixels_for(model), ledger, stream, removals, usual)
+        found = logits_without_edges(model, pixels_for(model), ledger, stream, removals, usual)
         for logits, kept in zip(found, some, strict=True):
             named = set(map(tuple_of, kept))
             if by == "mean":
@@ -158,8 +158,8 @@ def test_genuine_weights_answer_by_a_part():
     best, second = trace.logits.topk(2).values
     assert found.margins["share"][0, -1] == pytest.approx((best - second).item(), abs=1e-3)
     assert found.faithfulness()[0, [0, -1]].tolist() == [0, 1]
-    ledger, stream = circuits.balanced_ledger(inspector, trace), circuits.record_stream(inspector, trace)
-    usual = usual_of(inspector, ledger, stream)
+    ledger, stream = circuits.checked_logit_terms(inspector, trace), circuits.record_stream(inspector, trace)
+    usual = mean_replacements(inspector, ledger, stream)
     model = copy.deepcopy(inspector.model).double()
     exact = [replace(one, embedding=one.embedding.double(), positions=one.positions.double(),
                      heads=tuple(part.double() for part in one.heads),
@@ -205,7 +205,7 @@ def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(in
 
     def margins(sizes):
         kept = [found.edges[:size] for size in sizes]
-        return circuits.margins_of(inspector, trace, int(trace.logits.argmax()), kept, "zero")
+        return circuits.kept_edge_margins(inspector, trace, int(trace.logits.argmax()), kept, "zero")
 
     assert [margin for _, margin in found.curve[::4]] == pytest.approx(margins(sizes[::4]), abs=1e-3)
     preserved = {size for size, margin in found.curve if margin > 0}
@@ -227,4 +227,4 @@ def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(in
     ],
 )
 def test_the_smallest_tried_size_and_the_one_from_which_on_all_preserve(margins, expected):
-    assert sufficient_edges.preserving([0, 10, 20, 30, 40], margins) == expected
+    assert sufficient_edges.preserving_sizes([0, 10, 20, 30, 40], margins) == expected

@@ -19,7 +19,7 @@ from tests.engine import contrastive
 from tests.engine.looking import inspect, noise
 from tests.engine.small import perturbed
 from vitviz import analyses
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.studies import attribution
 from vitviz.errors import UnsupportedModel, VitvizError
 
@@ -36,7 +36,7 @@ def given(request, tmp_path_factory):
 
 
 def pixels_of(inspector, trace):
-    return as_seen(trace.view, inspector.preprocessing).tensor[None]
+    return input_from_view(trace.view, inspector.preprocessing).tensor[None]
 
 
 def test_cosines_and_probabilities_are_open_clips(given):
@@ -278,7 +278,7 @@ def test_a_patchs_own_answer_has_its_own_length(name):
     model = small(name)
     asked = inspect(model).with_classes(some_classes(model, score="sigmoid", bias=-2.5))
     trace = asked.trace(noise())
-    ledger = attribution.balanced_ledger(asked, trace)
+    ledger = attribution.checked_logit_terms(asked, trace)
     with torch.no_grad():
         patches = trace.tokens[2][trace.grid.prefix :]
         read = model.fc_norm(model.norm(patches))

@@ -6,7 +6,7 @@ import torch
 
 import vitviz
 from tests.engine import contrastive_hf
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.forward.shuffling import input_from_view
 
 SENTENCES = ["a cat", "a photo of the dog", "the"]
 
@@ -17,7 +17,7 @@ def test_embeddings_cosines_and_probabilities_are_transformers_own(kind, tmp_pat
     inspector = vitviz.load(tmp_path, device="cpu")
     classes = vitviz.text(inspector, SENTENCES)
     trace = inspector.with_classes(classes).trace(vitviz.sample_image("chelsea"))
-    pixels = as_seen(trace.view, inspector.preprocessing).tensor[None]
+    pixels = input_from_view(trace.view, inspector.preprocessing).tensor[None]
     tokens = open_clip.get_tokenizer(f"local-dir:{tmp_path}")(SENTENCES)
     with torch.no_grad():
         answer = model(input_ids=tokens, pixel_values=pixels)

@@ -15,11 +15,11 @@ from tests.engine.helpers import MORE, WEIGHTS, looked
 from tests.shared import shared
 from tests.tiers import sweep
 from vitviz.analyses.effects import SIDES
-from vitviz.analyses.logit_account import account_of
-from vitviz.analyses.paths import paths_of
-from vitviz.analyses.upstream import Writer, score_of, writers_of
-from vitviz.engine.forward.edges import edged
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.analyses.logit_account import attribution_of
+from vitviz.analyses.paths import largest_paths
+from vitviz.analyses.upstream import Writer, attribute_score, upstream_of
+from vitviz.engine.forward.edges import logits_without_edges
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.studies import circuits
 
 EXACT = 1e-11
@@ -121,10 +121,10 @@ class Run(TorchFunctionMode):
 def test_a_line_is_what_the_held_model_loses_without_that_writer(construction):
     model, ledger, stream, basis = looked(construction)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = writers_of(ledger, stream, basis, 2, 1)
+    found = upstream_of(ledger, stream, basis, 2, 1)
     largest = max(abs(part) for _, part in found.lines())
     assert abs(found.gap) < EXACT * largest and largest > 1e-9
-    assert found.share == pytest.approx(account_of(ledger, 1).heads[2, 1].item(), abs=EXACT)
+    assert found.share == pytest.approx(attribution_of(ledger, 1).heads[2, 1].item(), abs=EXACT)
     run = Run(model, pixels_for(model))
     torch.testing.assert_close(run.whole, ledger.trace.logits)
 
@@ -157,11 +157,11 @@ def test_scores_and_paths_of_every_construction_add_up(construction):
     attention = ledger.trace.layers[2]
     scores = attention.q[1] @ attention.k[1].mT * attention.scale
     whole = scores if attention.bias is None else scores + attention.bias.rows(heads=slice(1, 2))[0]
-    found = score_of(ledger, stream, 2, 1, 3, 5)
+    found = attribute_score(ledger, stream, 2, 1, 3, 5)
     assert found.total == pytest.approx(whole[3, 5].item(), abs=EXACT) and abs(found.gap) < EXACT
     relative = found.relative.sum().item() + found.relative_rest
     assert relative == pytest.approx((whole[3, 5] - whole[3].mean()).item(), abs=EXACT)
-    other = score_of(ledger, stream, 2, 1, 3, 5, against=2)
+    other = attribute_score(ledger, stream, 2, 1, 3, 5, against=2)
     relative = other.relative.sum().item() + other.relative_rest
     assert relative == pytest.approx((whole[3, 5] - whole[3, 2]).item(), abs=EXACT)
     torch.testing.assert_close(other.matrix, found.matrix)
@@ -169,23 +169,23 @@ def test_scores_and_paths_of_every_construction_add_up(construction):
     assert (four is None) == (stream.positions is None)
     if four is not None:
         assert four.sum().item() == pytest.approx(found.relative.sum().item(), abs=EXACT)
-    deep = writers_of(ledger, stream, basis, 1, 2, via=[(2, 1)])
-    line = writers_of(ledger, stream, basis, 2, 1).heads[1, 2].item()
+    deep = upstream_of(ledger, stream, basis, 1, 2, via=[(2, 1)])
+    line = upstream_of(ledger, stream, basis, 2, 1).heads[1, 2].item()
     assert deep.share == pytest.approx(line, abs=EXACT) and abs(deep.gap) < EXACT
-    heads = account_of(ledger, 1).heads
-    everything = paths_of(ledger, stream, basis, heads, 10**6, 10**6)
+    heads = attribution_of(ledger, 1).heads
+    everything = largest_paths(ledger, stream, basis, heads, 10**6, 10**6)
     assert everything.total == pytest.approx(heads.sum().item(), abs=EXACT)
     assert abs(everything.left_out) < EXACT and all(path.writer is not None for path in everything.paths)
     assert len({(path.heads, path.writer) for path in everything.paths}) == len(everything.paths)
     assert everything.proven and everything.bound == 0 and everything.opened == 63
     for path in (*everything.paths[:4], *everything.paths[-4:]):
-        lines = writers_of(ledger, stream, basis, *path.heads[-1], path.heads[:-1]).lines()
+        lines = upstream_of(ledger, stream, basis, *path.heads[-1], path.heads[:-1]).lines()
         assert path.share == pytest.approx(dict(lines)[path.writer], abs=EXACT)
-    few = paths_of(ledger, stream, basis, heads, 5)
+    few = largest_paths(ledger, stream, basis, heads, 5)
     assert few.proven and few.paths == everything.paths[:5]
     assert few.bound >= abs(everything.paths[5].share) - EXACT
     for opened in (0, 20):  # a search that ends early says what it cannot exclude
-        few = paths_of(ledger, stream, basis, heads, 5, opened)
+        few = largest_paths(ledger, stream, basis, heads, 5, opened)
         assert few.opened == max(opened, 9) or few.proven  # every head once
         listed = {(path.heads, path.writer) for path in few.paths}
         others = [path.share for path in everything.paths if (path.heads, path.writer) not in listed]
@@ -197,10 +197,10 @@ def test_a_wrong_line_is_no_remainder_of_another():
     """What an MLP wrote is recorded; a difference of residuals would take up any error."""
     _, ledger, stream, basis = looked("class")
     spoiled = dataclasses.replace(stream, mlps=(stream.mlps[0] * 1.01, *stream.mlps[1:]))
-    found = writers_of(ledger, spoiled, basis, 2, 1)
+    found = upstream_of(ledger, spoiled, basis, 2, 1)
     assert abs(found.gap) > 1e-4 * max(abs(part) for _, part in found.lines())
     with pytest.raises(vitviz.VitvizError, match="explained by its writers only to"):
-        circuits._sound(found, ledger.trace)
+        circuits._check_sum(found, ledger.trace)
 
 
 @pytest.fixture(scope="module")
@@ -349,17 +349,21 @@ def test_edges_taken_out_by_passes(construction):
             return (handed,)
 
         expected = hooked(attention.proj, one_head, pre=True)
-    (found,) = edged(model, pixels, ledger, stream, [{one: [Writer("head", 0, 1)] for one in readers}])
+    (found,) = logits_without_edges(
+        model, pixels, ledger, stream, [{one: [Writer("head", 0, 1)] for one in readers}]
+    )
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
     # an MLP likewise
     expected = hooked(model.blocks[0].mlp, lambda m, a, o: torch.zeros_like(o))
     later = [one for one in readers if one != ("mlp", 0)]
-    (found,) = edged(model, pixels, ledger, stream, [{one: [Writer("mlp", 0)] for one in later}])
+    (found,) = logits_without_edges(
+        model, pixels, ledger, stream, [{one: [Writer("mlp", 0)] for one in later}]
+    )
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
     # all writers taken out of one head's value input: that input is zero
     block = model.blocks[2]
     writers = everything(2, 3, stream.positions is not None)
-    (found,) = edged(model, pixels, ledger, stream, [{("value", 2, 1): writers}])
+    (found,) = logits_without_edges(model, pixels, ledger, stream, [{("value", 2, 1): writers}])
     bias = block.norm1.bias if getattr(block.norm1, "bias", None) is not None else torch.zeros(24).double()
     values = getattr(block.attn, "qkv", None)
 
@@ -373,7 +377,9 @@ def test_edges_taken_out_by_passes(construction):
     if isinstance(values, torch.nn.Linear) and getattr(block.attn, "v_bias", None) is None:
         torch.testing.assert_close(found, hooked(values, emptied), atol=1e-10, rtol=0)
     # nothing taken out: the model's own answer, and nothing of the model is changed
-    torch.testing.assert_close(edged(model, pixels, ledger, stream, [{}, {}])[1], ledger.trace.logits)
+    torch.testing.assert_close(
+        logits_without_edges(model, pixels, ledger, stream, [{}, {}])[1], ledger.trace.logits
+    )
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
 
@@ -386,7 +392,7 @@ def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
     mean = vitviz.edge_ablation(inspector, trace, 243, 9, 1, batch=1, progress=lambda done, of: False)
     assert mean.of == 1 + 9 * 4 and all(one.writer.kind != "positions" for one in mean.edges)
     model = inspector.model
-    pixels = inspector.forward.pixels([as_seen(trace.view, inspector.preprocessing)])
+    pixels = inspector.forward.pixels([input_from_view(trace.view, inspector.preprocessing)])
     kept, handles = {}, []
     for layer, block in enumerate(model.blocks):
         handles.append(

@@ -10,7 +10,7 @@ from tests.export.reading import middles, picture, texts, values
 from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.errors import VitvizError
-from vitviz.surveys import LAYERS, parts_of_samples
+from vitviz.surveys import LAYERS, sample_crops
 from vitviz.traces.runs import Ablation
 
 EARLY = "vitviz-tiny@30"
@@ -26,7 +26,7 @@ def early():
 @pytest.fixture(scope="module")
 def traced(inspector, early):
     """Every part of the samples, by both checkpoints."""
-    return [[one.trace(part) for part in parts_of_samples()] for one in (inspector, early)]
+    return [[one.trace(part) for part in sample_crops()] for one in (inspector, early)]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def figures(inspector, early):
 
 @pytest.fixture(scope="module")
 def surveys(inspector, early):
-    return [vitviz.survey(parts_of_samples(), one, LAYERS, batch=5) for one in (inspector, early)]
+    return [vitviz.survey(sample_crops(), one, LAYERS, batch=5) for one in (inspector, early)]
 
 
 def unbiased(K: np.ndarray, L: np.ndarray) -> float:
@@ -148,8 +148,12 @@ def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, sa
 def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):
     from vitviz.engine.hub import snapshots
 
-    kept = [frame for frame in snapshots.frames(inspector.checkpoint) if frame.name in (EARLY, "vitviz-tiny")]
-    monkeypatch.setattr(snapshots, "frames", lambda checkpoint: kept)
+    kept = [
+        frame
+        for frame in snapshots.all_snapshots(inspector.checkpoint)
+        if frame.name in (EARLY, "vitviz-tiny")
+    ]
+    monkeypatch.setattr(snapshots, "all_snapshots", lambda checkpoint: kept)
     figure = vitviz.figure("compared", inspector, against="film")
     (matrix,) = panels(figure)
     assert matrix.cols == tuple(str(frame.step) for frame in kept) and matrix.cols[0] == "30"
@@ -232,7 +236,7 @@ def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figure
 def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo, surveys, monkeypatch):
     from vitviz.export import over_a_set
 
-    monkeypatch.setattr(over_a_set, "over_samples", lambda *given: pytest.fail("pictures were looked at"))
+    monkeypatch.setattr(over_a_set, "survey_samples", lambda *given: pytest.fail("pictures were looked at"))
     less = inspector.trace(photo, ablation=Ablation(heads=[(0, 1)]))
     for given, words in (
         ((inspector, less), "Restore removed parts first"),
@@ -244,8 +248,8 @@ def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo
         vitviz.figure("compared", inspector, surveys[0], against="beside")
     with pytest.raises(VitvizError, match="no stored training steps"):
         vitviz.figure("compared", inspector, surveys[0], against="film")
-    few = vitviz.survey(parts_of_samples()[:5], early, LAYERS, batch=5)
-    rough = vitviz.survey(parts_of_samples()[:5], inspector, ["distance"])
+    few = vitviz.survey(sample_crops()[:5], early, LAYERS, batch=5)
+    rough = vitviz.survey(sample_crops()[:5], inspector, ["distance"])
     for second, words in ((few, "of different pictures"), (early, "hand in a survey of the same pictures")):
         with pytest.raises(VitvizError, match=words):
             vitviz.figure("compared", inspector, surveys[0], second=second)

@@ -14,13 +14,13 @@ from tests.export.conftest import kept_figures
 from tests.export.reading import panels, texts
 from tests.refusing import WHY
 from vitviz.analyses import protocol
-from vitviz.analyses.faithfulness.ranking import verdict
+from vitviz.analyses.faithfulness.ranking import verdict_text
 from vitviz.analyses.protocol import DENSE
 from vitviz.charts.mpl.drawing import families
 from vitviz.charts.mpl.page import render
 from vitviz.charts.mpl.spec import Chart, Legend, Matrix, TextTable, Tiles
-from vitviz.export.figure import looked_at, printed, read
-from vitviz.views.languages import translated
+from vitviz.export.figure import print_view, validate_settings, view_contexts
+from vitviz.views.languages import translate
 from vitviz.views.printing import PrintStyle
 from vitviz.views.trial import ORDER as EVERY
 from vitviz.views.trial import FaithfulnessView
@@ -139,8 +139,8 @@ def test_every_method_is_told_from_the_others_and_named_once(made, inspector, tr
     (table,) = panels(made("trial", True), TextTable)
     assert all(detail.count(str(row[1])) == 1 for row in table.rows)
     assert not panels(made("trial", True), Legend), "the table has the samples"
-    view, subject = looked_at("trial", inspector, trace)
-    for start in (str(verdict(view.whole(subject, read(view, subject, {})))), *SAID):
+    view, subject = view_contexts("trial", inspector, trace)
+    for start in (str(verdict_text(view.whole(subject, validate_settings(view, subject, {})))), *SAID):
         assert any(text.startswith(start) for text in said) and any(t.startswith(start) for t in detail)
 
 
@@ -211,14 +211,14 @@ def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(mad
 
 
 def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkeypatch):
-    view, subject = looked_at("trial", inspector, trace)
-    whole = view.whole(subject, read(view, subject, {}))
+    view, subject = view_contexts("trial", inspector, trace)
+    whole = view.whole(subject, validate_settings(view, subject, {}))
     left = {name: one for name, one in whole.curves.items() if name != "chefer"}
     monkeypatch.setattr(
         FaithfulnessView, "whole", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY})
     )
     for detail in (False, True):
-        figure = printed(view, subject, read(view, subject, {}), PrintStyle(detail))
+        figure = print_view(view, subject, validate_settings(view, subject, {}), PrintStyle(detail))
         assert figure.spec.notes[-1] == f"Chefer et al. 2021: {WHY}"
         assert not any(name == "chefer" for _, name in lines(figure))
         assert not any("Chefer" in row[1] for one in panels(figure, TextTable) for row in one.rows)
@@ -228,11 +228,11 @@ def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkey
 def test_it_is_said_in_three_languages(inspector, trace, tag):
     for detail in (False, True):
         figure = vitviz.figure("trial", inspector, trace, detail=detail, language=tag)
-        assert translated(FaithfulnessView.words.caveat, tag) in figure.caption
+        assert translate(FaithfulnessView.words.caveat, tag) in figure.caption
         if families(tag) is None:
             continue
         said = " ".join(texts(figure.svg()))
         for english in ("Rollout", "Most relevant first: lower is better", "patches removed"):
-            assert translated(english, tag) in said and english not in said
+            assert translate(english, tag) in said and english not in said
         for english in ("Most first ↓", "Rest", "Rank", "no sum") if detail else ():
-            assert translated(english, tag) in said and english not in said
+            assert translate(english, tag) in said and english not in said

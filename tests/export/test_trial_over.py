@@ -8,10 +8,10 @@ from scipy import stats
 
 import vitviz
 from tests.export.reading import panels, texts
-from vitviz.analyses.faithfulness.ranking import standing
+from vitviz.analyses.faithfulness.ranking import ranking_rows
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.mpl.spec import Chart, TextTable
-from vitviz.export.figure import printed
+from vitviz.export.figure import print_view
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.surveys.rows import Refusal
 from vitviz.views import ViewContext
@@ -42,13 +42,13 @@ def one_by_one(inspector):
 
 def of_set(inspector, survey, detail=False, **given):
     view, subject = FaithfulnessView(), ViewContext(inspector, survey=survey)
-    return printed(view, subject, view.settings(given, subject.about), PrintStyle(detail))
+    return print_view(view, subject, view.settings(given, subject.about), PrintStyle(detail))
 
 
 @pytest.mark.parametrize("score", ["probability", "logit"])
 def test_over_a_set_methods_stand_with_their_errors(inspector, over, one_by_one, score):
     figure = of_set(inspector, over, True, patches_as="black", score=score)
-    (chart,), (table,), rows = panels(figure, Chart), panels(figure, TextTable), standing(over, 1, score)
+    (chart,), (table,), rows = panels(figure, Chart), panels(figure, TextTable), ranking_rows(over, 1, score)
     times = 1 if score == "logit" else 100
     dots = {float(y): float(x) for one in chart.series if one.dots for x, y in zip(one.x, one.y, strict=True)}
     named = {float(y): str(one.name) for one in chart.series if one.dots for y in one.y}

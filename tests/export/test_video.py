@@ -15,7 +15,7 @@ from tests.export.helpers import of_gif, of_mp4
 from tests.tiers import sweep
 from vitviz.charts.mpl.spec import Map
 from vitviz.errors import TooMuch, VitvizError
-from vitviz.export import film_of
+from vitviz.export import video_of_frames
 
 LOSSLESS = {"avi": ("ffv1", "bgr0"), "mov": ("png", "rgb24"), "mkv": ("ffv1", "bgr0")}
 LOSSY = {"mp4": ("libx264", "yuv420p"), "webm": ("libvpx-vp9", "yuv420p")}
@@ -175,7 +175,7 @@ def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
 @pytest.mark.long
 def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tmp_path):
     path = filmed(tmp_path / "bars.avi", bars(5), rate=8)
-    film = film_of(vitviz.video(path, inspector, size=64))
+    film = video_of_frames(vitviz.video(path, inspector, size=64))
     scales = {(one.spec.rows[0][0].scale.low, one.spec.rows[0][0].scale.high) for one in film.frames}
     assert len(scales) == 1 and str(film.labels[3]) == "Frame 3, 0.38 s"
     seen, rate = of_mp4(film.file("mp4", 320), tmp_path / "film.mp4")
@@ -186,7 +186,7 @@ def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tm
     for number, one in enumerate(seen):
         assert np.argmin([np.abs(one.astype(float) - other).mean() for other in drawn]) == number
     with pytest.raises(VitvizError, match="no frame"):
-        film_of([])
+        video_of_frames([])
 
 
 def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
@@ -194,7 +194,7 @@ def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
     (frame,) = vitviz.video(filmed(tmp_path / "wide.avi", [whole]), inspector, size=64)
     own, small = (
         next(panel for row in spec.rows for panel in row if isinstance(panel, Map))
-        for spec in (frame.figure.spec, film_of([frame]).frames[0].spec)
+        for spec in (frame.figure.spec, video_of_frames([frame]).frames[0].spec)
     )
     assert own.picture.shape == (720, 1280, 3) and small.picture.shape == (360, 640, 3)
     np.testing.assert_allclose(np.array(small.box) * 2, own.box)

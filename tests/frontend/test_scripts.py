@@ -26,7 +26,7 @@ def imports(path: str) -> list[tuple[str, set[str]]]:
     """(path, names) of every module that a module imports; 'default' for its default."""
     found = []
     for named, _star, default, source in re.findall(
-        r"^import (?:\{([^}]*)\}|(\*) as \w+|(\w+)) from '([^']+)';", modules.source(path), re.M
+        r"^import (?:\{([^}]*)\}|(\*) as \w+|(\w+)) from '([^']+)';", modules.module_source(path), re.M
     ):
         assert source.startswith("."), f"{path} imports {source}, of which the browser knows nothing"
         parts = []
@@ -48,7 +48,9 @@ def test_templates_take_no_values(view):
     )
     for forbidden in ("${", "{{", "@children", "<"):
         assert forbidden not in canvas.js_on_load
-    assert modules.script_of(view.slug) in canvas.js_on_load and modules.source(modules.script_of(view.slug))
+    assert modules.script_of(view.slug) in canvas.js_on_load and modules.module_source(
+        modules.script_of(view.slug)
+    )
 
 
 PARTS = sorted(
@@ -67,7 +69,7 @@ def test_parts_of_the_page_take_no_values(name):
     assert (
         "${" not in part.js_on_load
         and "<" not in part.js_on_load
-        and "export default function part(" in modules.source(f"server/page/{name}.js")
+        and "export default function part(" in modules.module_source(f"server/page/{name}.js")
     )
 
 
@@ -76,7 +78,7 @@ def test_parts_of_the_page_take_no_values(name):
 )
 def test_what_is_no_script_is_not_handed_out(path):
     with pytest.raises(Unknown, match="There is no script"):
-        modules.source(path)
+        modules.module_source(path)
 
 
 @pytest.mark.parametrize("path", SCRIPTS)
@@ -99,7 +101,7 @@ def test_scripts_write_text_and_reach_no_other_host(path):
 @pytest.mark.parametrize("path", sorted(set(SCRIPTS) - CLASSIC))
 def test_every_name_that_a_module_imports_is_exported_where_it_lies(path):
     for source, names in imports(path):
-        text = modules.source(source)
+        text = modules.module_source(source)
         exported = set(re.findall(r"^export (?:async )?(?:function|const|let|class) (\w+)", text, re.M))
         exported |= {"default"} if re.search("^export default ", text, re.M) else set()
         assert names <= exported, f"{path} imports {names - exported} from {source}"
@@ -110,27 +112,27 @@ def test_every_name_that_a_module_imports_is_exported_where_it_lies(path):
 
 
 def test_modules_lie_under_an_address_that_changes_with_any_of_them(monkeypatch):
-    before = modules.base()
+    before = modules.modules_base()
     assert re.fullmatch("gradio_api/vitviz/modules/[0-9a-f]{16}/", before)
     changed = {**modules._sources(), "frontend/map.js": "changed"}
-    modules.base.cache_clear()
+    modules.modules_base.cache_clear()
     monkeypatch.setattr(modules, "_sources", lambda: changed)
     try:
-        assert modules.base() != before
+        assert modules.modules_base() != before
     finally:
-        modules.base.cache_clear()
+        modules.modules_base.cache_clear()
 
 
 def test_colour_maps_and_the_names_of_views_are_modules():
-    colours = modules.source("frontend/colormaps.js")
+    colours = modules.module_source("frontend/colormaps.js")
     assert all(f'"{name}"' in colours for name in TABLES)
-    assert modules.source(
+    assert modules.module_source(
         "frontend/views.js"
     ) == f"export default {[view.slug for view in VIEWS]};\n".replace("'", '"')
 
 
 def test_the_style_fetches_nothing():
-    style = modules.style()
+    style = modules.style_sheets()
     assert "url(" not in style and "@import" not in style and "</" not in style
     for file in HOME.rglob("*.css"):
         assert file.read_text(encoding="utf-8") in style

@@ -10,7 +10,7 @@ import pytest
 
 import vitviz
 from vitviz.errors import VitvizError
-from vitviz.export.bundle import bundled
+from vitviz.export.bundle import bundle_modules
 from vitviz.views import VIEWS, scripts
 
 
@@ -158,9 +158,15 @@ def test_the_frame_is_one_attribute_and_the_file_opens(explorer, tmp_path):
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_every_script_can_be_carried(view):
-    sources = {**scripts.files(".js"), **scripts.generated(), "server/i18n/en.js": "export default {};"}
-    text = bundled(
-        sources, ["frontend/standalone_html.js", scripts.script_of(view.slug)], also=["server/i18n/en.js"]
+    sources = {
+        **scripts.module_texts(".js"),
+        **scripts.generated_modules(),
+        "server/i18n/en.js": "export default {};",
+    }
+    text = bundle_modules(
+        sources,
+        ["frontend/standalone_html.js", scripts.drawing_module(view.slug)],
+        also=["server/i18n/en.js"],
     )
     assert not re.search(r"^(import|export)\b", text, re.M) and " from '" not in text
 
@@ -179,15 +185,15 @@ def test_every_script_can_be_carried(view):
 )
 def test_what_cannot_be_carried_is_refused(modules, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        bundled(modules, ["a.js"])
+        bundle_modules(modules, ["a.js"])
 
 
 def test_no_module_has_a_name_of_the_bundles_own():
     """`load` is a function of the canvas: what the bundle adds has a sign that no module uses."""
-    for path, text in scripts.files(".js").items():
+    for path, text in scripts.module_texts(".js").items():
         declared = re.findall(r"\b(?:const|let|function\*?|class)\s+(\w*\$\w*)", text)
         assert declared == [], path
-    text = bundled({"a.js": "export const load = 1;\nexport const modules = 2;"}, ["a.js"])
+    text = bundle_modules({"a.js": "export const load = 1;\nexport const modules = 2;"}, ["a.js"])
     own = set(re.findall(r"^const (\S+)", text[: text.index('"a.js"')] + text[text.index("};") :], re.M))
     assert own == {"$modules", "$made", "$step", "$resolved", "$load"}
 
@@ -197,7 +203,7 @@ def test_a_bundle_names_what_modules_export():
         "x/a.js": "import {\n  one,\n  two as three,\n} from '../b.js';\nexport default one + three;",
         "b.js": "export const one = 1;\nexport async function two() {}\nexport class Three {}",
     }
-    text = bundled(modules, ["x/a.js"])
+    text = bundle_modules(modules, ["x/a.js"])
     assert re.search(r'const \{\s*one,\s*two: three,\s*\} = await \$load\("b.js"\);', text)
     assert "$exports.default = one + three;" in text
     for name in ("one", "two", "Three"):

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from tests import loops
 from tests.security.stranger import MARK
 from tests.server.helpers import until
-from vitviz.server.i18n import translated
+from vitviz.server.i18n import translate
 from vitviz.server.security import uploads
 from vitviz.server.security.middleware import (
     LARGEST,
@@ -355,5 +355,5 @@ def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
 def test_a_refusal_is_said_in_the_visitors_language(ask, headers, language):
     body = {"data": [{"path": "/etc/passwd"}]}
     status, said, _ = ask("/gradio_api/call/other", body, **headers)
-    expected = translated(uploads.NOT_UPLOADED, language)
+    expected = translate(uploads.NOT_UPLOADED, language)
     assert status == 422 and json.loads(said)["detail"] == expected

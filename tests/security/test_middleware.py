@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.conftest import ROOT
 from tests.security.stranger import answer
-from vitviz.server.api.endpoints import answering
+from vitviz.server.api.endpoints import views_with_endpoints
 from vitviz.server.security.page_cache import FOLDER
 
 
@@ -64,12 +64,12 @@ def test_every_endpoint_that_is_told_of_is_there(http):
     told = {
         name.strip("/"): one for name, one in http.get("gradio_api/info").json()["named_endpoints"].items()
     }
-    assert {view.slug for view in answering()} < set(told)
+    assert {view.slug for view in views_with_endpoints()} < set(told)
     for name in told:
         for way in ("run", "call"):
             found = http.post(f"gradio_api/{way}/{name}", json={"data": [None] * 99})
             assert found.status_code == 422 and "was given 99 values" in found.json()["detail"], (way, name)
-    for view in answering():
+    for view in views_with_endpoints():
         given = [
             {"image": "coffee"}.get(one["parameter_name"], one.get("parameter_default"))
             for one in told[view.slug]["parameters"]

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiers import sweep
 from vitviz.server.api.serialization import UNEXPECTED
-from vitviz.server.page.figures import figures_of, value
+from vitviz.server.page.figures import figure_value, figures_of
 from vitviz.server.page.routes import routes
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
@@ -258,5 +258,5 @@ def test_a_page_of_a_film_loads_none_of_its_other_steps(monkeypatch):
     )
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     for view in VIEWS:
-        value(service, key, view)
+        figure_value(service, key, view)
     assert set(loaded) == {"vitviz-tiny"}

@@ -17,7 +17,7 @@ from vitviz.errors import CheckpointError, VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.options import ServiceSettings
 from vitviz.server.page import assumed
-from vitviz.server.page.build import build
+from vitviz.server.page.build import build_page
 from vitviz.server.services.analysis_service import AnalysisService
 
 
@@ -43,7 +43,7 @@ def small_service(tmp_path):
 @pytest.mark.long
 def test_every_choice_has_the_answer_that_it_would_give(service):
     key = service.look(service.pictures.sample("chelsea"), "mine.safetensors")
-    form = assumed.answered(service, {"key": key})
+    form = assumed.form_with_predictions(service, {"key": key})
     assert form["answered"] and form["keeps"] and form["said"] == ""
     items = {item["name"]: item for item in form["items"]}
     asked = ["pool", "block", "normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
@@ -70,8 +70,8 @@ def test_what_is_said_is_asked_no_more_and_stands_in_link_and_files(small_servic
         "pool", "block", "crop_pct", "interpolation", "activation"
     ]  # fmt: skip
     assert not form["keeps"] and "epsilon=1e-06" in form["said"]
-    assert links.read({"checkpoint": name}).checkpoint == name
-    archive = zipfile.ZipFile(io.BytesIO(lessons.everything(service, key, {})))
+    assert links.parse_link({"checkpoint": name}).checkpoint == name
+    archive = zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(service, key, {})))
     about = json.loads(archive.read("settings.json"))["checkpoint"]
     assert about["name"] == name and about["assumed"] == [item["taken"] for item in form["items"]]
     rollout = np.load(io.BytesIO(archive.read("numbers/rollout.npz")))
@@ -108,7 +108,7 @@ def cifar(tmp_path):
 
 def test_heads_that_64_does_not_tell_are_asked_with_the_answer_of_each(cifar):
     key = cifar.look(cifar.pictures.sample("coffee"), "cifar.safetensors")
-    form = assumed.answered(cifar, {"key": key})
+    form = assumed.form_with_predictions(cifar, {"key": key})
     (heads,) = [item for item in form["items"] if item["name"] == "heads"]
     assert heads["taken"] == "heads=3" and form["classes"] == 10
     for choice in heads["choices"]:
@@ -121,9 +121,9 @@ def test_heads_that_64_does_not_tell_are_asked_with_the_answer_of_each(cifar):
 def test_names_of_the_classes_are_kept_with_the_answers(cifar, tmp_path):
     name, names = "cifar.safetensors?heads=6", [f"thing {i}" for i in range(10)]
     with pytest.raises(CheckpointError, match="10 classes, and 9 names"):
-        assumed.keep(cifar, name, "\n".join(names[:9]))
+        assumed.save_settings(cifar, name, "\n".join(names[:9]))
     assert not (tmp_path / "cifar.config.json").exists(), "nothing is kept of what was refused"
-    assert assumed.keep(cifar, name, "\n".join(names)) == "cifar.safetensors"
+    assert assumed.save_settings(cifar, name, "\n".join(names)) == "cifar.safetensors"
     kept = json.loads((tmp_path / "cifar.config.json").read_text())
     assert kept["pretrained_cfg"]["label_names"] == names and kept["model_args"]["num_heads"] == 6
     again = cifar.checkpoints.inspector("cifar.safetensors")
@@ -142,10 +142,13 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
     path.write_bytes((weights / "mine.safetensors").read_bytes())
     shared_site = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path))
     with pytest.raises(CheckpointError, match="server is shared"):
-        assumed.keep(shared_site, "mine.safetensors?heads=3")
+        assumed.save_settings(shared_site, "mine.safetensors?heads=3")
     service = AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
     assert service.checkpoints.inspector("mine.safetensors").checkpoint.assumed
-    assert assumed.keep(service, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5") == "mine.safetensors"
+    assert (
+        assumed.save_settings(service, "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5")
+        == "mine.safetensors"
+    )
     again = service.checkpoints.inspector("mine.safetensors")
     assert again.checkpoint.assumed == () and not again.checkpoint.replaced
     assert again.preprocessing.mean == (0.5, 0.5, 0.5) and again.labels[285] == "Egyptian cat"
@@ -154,10 +157,10 @@ def test_an_answer_is_kept_on_ones_own_machine_alone(weights, tmp_path):
 
 def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(small_service, monkeypatch):
     service = small_service
-    listeners = {one.api_name: one.fn for one in build(service).fns.values()}
+    listeners = {one.api_name: one.fn for one in build_page(service).fns.values()}
     asked = gr.Request(query_params={"checkpoint": "mine.safetensors"}, headers={})
     state = listeners["first"]({}, {}, asked)[0]
-    real = assumed.answered
+    real = assumed.form_with_predictions
 
     def meanwhile(*given):
         form = real(*given)
@@ -165,8 +168,8 @@ def test_answers_to_an_older_form_do_not_ask_again_what_was_answered_meanwhile(s
         assert listeners["assume"](state, said)[0]["checkpoint"] == "mine.safetensors?epsilon=1e-06"
         return form
 
-    monkeypatch.setattr(assumed, "answered", meanwhile)
+    monkeypatch.setattr(assumed, "form_with_predictions", meanwhile)
     assert listeners["answers"](state) == gr.skip()
-    monkeypatch.setattr(assumed, "answered", real)
+    monkeypatch.setattr(assumed, "form_with_predictions", real)
     form = listeners["answers"](state)
     assert form["answered"] and form["said"] == "epsilon=1e-06"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.mark.long
 def test_tokens_are_told_by_name_or_as_patches_from_0(service, key):
     given = {"explorer.token": "1", "explorer.pins": "0.196", "tour.token": "0"}
-    archive = opened(lessons.everything(service, key, given))
+    archive = opened(lessons.lesson_zip(service, key, given))
     views = json.loads(archive.read("settings.json"))["views"]
     assert views["explorer"]["token"] == 0 and views["explorer"]["pins"] == ["class", 195]
     assert views["tour"]["token"] == "class"
@@ -32,7 +32,7 @@ def test_tokens_are_told_by_name_or_as_patches_from_0(service, key):
 
 def test_the_readme_says_how_each_array_counts(service, key):
     """Every array by name, with as many axes as it has, each as long as what it counts."""
-    archive = opened(lessons.everything(service, key, {}))
+    archive = opened(lessons.lesson_zip(service, key, {}))
     text = archive.read("README.txt").decode()
     trace = service.subject(key).trace
     grid, heads = trace.grid, trace.layers[0].heads

@@ -69,9 +69,9 @@ def test_without_a_method_all_of_them_and_the_verdict(ask, inspector, trace, mon
     monkeypatch.setattr(view, "ORDER", FEW)
     found, own = told(ask("coffee")), vitviz.faithfulness(inspector, trace, int(trace.logits.argmax()), FEW)
     assert set(found["curves"]) == set(FEW) and found["target"] == [int(trace.logits.argmax())]
-    from vitviz.analyses.faithfulness.ranking import verdict
+    from vitviz.analyses.faithfulness.ranking import verdict_text
 
-    assert found["verdict"] == str(verdict(own)) and found["refused"] == {}
+    assert found["verdict"] == str(verdict_text(own)) and found["refused"] == {}
 
 
 def test_one_class_rather_than_another(ask, inspector, trace):

@@ -11,8 +11,15 @@ from gradio.utils import get_upload_folder
 import vitviz
 from tests.browser.conftest import Server
 from vitviz.errors import VitvizError
-from vitviz.server.api.endpoints import PUBLIC, Endpoints, _as_gradio_error, _documented, answering, endpoint
-from vitviz.server.page.build import build
+from vitviz.server.api.endpoints import (
+    PUBLIC,
+    Endpoints,
+    _as_gradio_error,
+    _documented,
+    endpoint,
+    views_with_endpoints,
+)
+from vitviz.server.page.build import build_page
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 from vitviz.views.rollout import RolloutView
@@ -26,8 +33,8 @@ def endpoints(service):
 
 
 def test_these_endpoints_are_public_and_no_others(service):
-    info = build(service).get_api_info()
-    derived = [view.slug for view in answering()]
+    info = build_page(service).get_api_info()
+    derived = [view.slug for view in views_with_endpoints()]
     assert (
         set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)}
         and info["unnamed_endpoints"] == {}
@@ -124,7 +131,11 @@ def test_what_the_weights_say(endpoints, inspector):
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
 def test_programs_can_ask_for_what_a_view_shows(endpoints, view):
-    assert view.endpoint in PUBLIC or view in answering() or not any(item.in_export for item in view.items)
+    assert (
+        view.endpoint in PUBLIC
+        or view in views_with_endpoints()
+        or not any(item.in_export for item in view.items)
+    )
 
 
 def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, caplog):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.mark.long
 def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, key, trace):
     archive = opened(
-        lessons.everything(
+        lessons.lesson_zip(
             service,
             key,
             {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"},
@@ -59,16 +59,16 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, k
 
 
 def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(service, key):
-    views = json.loads(opened(lessons.everything(service, key, {})).read("settings.json"))["views"]
+    views = json.loads(opened(lessons.lesson_zip(service, key, {})).read("settings.json"))["views"]
     assert views["explorer"]["token"] == views["tour"]["token"] == 7 * 14 + 7
-    archive = opened(lessons.everything(service, key, {"explorer.token": "3"}))
+    archive = opened(lessons.lesson_zip(service, key, {"explorer.token": "3"}))
     views = json.loads(archive.read("settings.json"))["views"]
     assert (views["explorer"]["token"], views["tour"]["token"]) == (2, 105)
 
 
 def test_the_pictures_are_those_of_the_page(service, key):
     subject = service.subject(key)
-    archive = opened(lessons.everything(service, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
+    archive = opened(lessons.lesson_zip(service, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
     assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
     assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
     drawn = vitviz.overlay(
@@ -112,7 +112,7 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
     service, key, alone
 ):
     subject = service.subject(key)
-    archive = opened(lessons.everything(service, key, {"rollout.alone": str(alone)}))
+    archive = opened(lessons.lesson_zip(service, key, {"rollout.alone": str(alone)}))
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
     found = np.asarray(Image.open(archive.open("rollout-overlay.png")))
     values = (
@@ -133,7 +133,7 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
 
 
 def test_every_view_is_in_it_with_its_files_settings_and_words(service, key):
-    archive = opened(lessons.everything(service, key, {}))
+    archive = opened(lessons.lesson_zip(service, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
     assert [view.slug for view in VIEWS if view.on_request] == ["trial", "experiment"]
@@ -164,11 +164,11 @@ def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(service, 
     asked = {f"{slug}.{name}": value for name, value in given.items()}
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
     service.item(key, slug, part[0], given | part[1])  # what has been begun is not whole
-    before = opened(lessons.everything(service, key, asked))
+    before = opened(lessons.lesson_zip(service, key, asked))
     assert json.loads(before.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
     with np.load(io.BytesIO(service.numbers(key, slug, given))) as file:
         expected = {name: file[name] for name in file.files}
-    archive = opened(lessons.everything(service, key, asked))
+    archive = opened(lessons.lesson_zip(service, key, asked))
     found = numbers(archive, slug)
     assert set(found.files) == set(expected)
     assert all(np.array_equal(found[one], expected[one], equal_nan=expected[one].dtype.kind == "f")
@@ -176,7 +176,7 @@ def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(service, 
     assert slug not in json.loads(archive.read("settings.json"))["left_out"]
     printed = [name for name in archive.namelist() if name.startswith(f"figures/vitviz-{slug}")]
     assert len(printed) == 2 * service.view(slug).printable
-    other = opened(lessons.everything(service, key, {}))  # with other settings nothing is known
+    other = opened(lessons.lesson_zip(service, key, {}))  # with other settings nothing is known
     assert json.loads(other.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
 
 
@@ -184,7 +184,7 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(service, key, mo
     monkeypatch.setattr(
         PositionsView, "unsupported", lambda self, subject: "It turns queries and keys instead."
     )
-    archive = opened(lessons.everything(service, key, {}))
+    archive = opened(lessons.lesson_zip(service, key, {}))
     assert "numbers/positions.npz" not in archive.namelist()
     assert json.loads(archive.read("settings.json"))["left_out"] == {
         "positions": "It turns queries and keys instead.",
@@ -207,9 +207,9 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(service, key, mo
 )
 def test_what_does_not_fit_is_refused(service, key, given, error):
     with pytest.raises(error):
-        lessons.everything(service, key, given)
+        lessons.lesson_zip(service, key, given)
     with pytest.raises(KeyError):
-        lessons.everything(service, "no such key", {})
+        lessons.lesson_zip(service, "no such key", {})
 
 
 def test_a_checkpoints_name_is_safe_as_a_file_name():

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.mark.long
 def test_an_average_on_the_screen_is_the_one_in_the_files(service, key, two):
     survey, measured = list(service.sets.surveying(key, two))[-1]
-    archive = opened(lessons.everything(service, key, {"survey.distance": survey}))
+    archive = opened(lessons.lesson_zip(service, key, {"survey.distance": survey}))
     found = numbers(archive, "distance")
     assert (
         np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
@@ -46,7 +46,7 @@ def test_an_average_is_made_at_the_input_size_in_view(service, key, tmp_path):
 def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(service, key):
     beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@0")
     archive = opened(
-        lessons.everything(
+        lessons.lesson_zip(
             service, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
         )
     )
@@ -64,7 +64,7 @@ def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(service, key):
     beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@300")
     both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
     given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
-    archive = opened(lessons.everything(service, key, given))
+    archive = opened(lessons.lesson_zip(service, key, given))
     for folder, pair in (("", service.runs.pair(key, beside)), ("second/", service.runs.pair(beside, key))):
         for slug, name, asked in (
             ("tokens", "components", {"show": "components", "basis": "beside"}),

@@ -9,9 +9,9 @@ import gradio as gr
 import pytest
 
 from tests.browser.conftest import ROOT, free_port
-from vitviz.server.api.endpoints import Endpoints, _as_gradio_error, answering, endpoint
+from vitviz.server.api.endpoints import Endpoints, _as_gradio_error, endpoint, views_with_endpoints
 from vitviz.server.api.serialization import UNEXPECTED
-from vitviz.server.page.build import build
+from vitviz.server.page.build import build_page
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
@@ -25,7 +25,7 @@ def test_a_link_to_a_checkpoint_that_breaks_opens_the_page_with_a_sentence(monke
         return real(name, progress)
 
     monkeypatch.setattr(service.checkpoints, "inspector", inspector)
-    demo = build(service)
+    demo = build_page(service)
     (first,) = [fn.fn for fn in demo.fns.values() if fn.api_name == "first"]
     page = first({}, {}, gr.Request(query_params={"checkpoint": "broken"}, headers={}))
     said = [one for one in page if isinstance(one, dict)]
@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path):
             assert second.returncode == 1 and said in second.stderr and "Traceback" not in second.stderr
 
 
-@pytest.mark.parametrize("view", answering(), ids=lambda view: view.slug)
+@pytest.mark.parametrize("view", views_with_endpoints(), ids=lambda view: view.slug)
 def test_an_endpoint_of_pictures_asks_for_one(service, view):
     asked = _as_gradio_error(endpoint(view, Endpoints(service)))
     if "image" in inspect.signature(asked).parameters:

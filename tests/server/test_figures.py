@@ -32,14 +32,14 @@ def credited(caption: str) -> str:
 
 
 def test_an_address_gives_what_python_gives(service, key, expected):
-    data, name = figures.asked_for(service, key, "rollout", "svg", {"fusion": "max"})
+    data, name = figures.figure_file(service, key, "rollout", "svg", {"fusion": "max"})
     assert data == expected.svg() and name == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
-    data, _ = figures.asked_for(service, key, "rollout", "txt", {"fusion": "max"})
+    data, _ = figures.figure_file(service, key, "rollout", "txt", {"fusion": "max"})
     assert data.decode() == credited(expected.caption)
     asked = {"fusion": "max", "print.width": "100", "print.dpi": "150", "print.detail": "1"}
-    data, name = figures.asked_for(service, key, "rollout", "png", asked)
+    data, name = figures.figure_file(service, key, "rollout", "png", asked)
     assert Image.open(io.BytesIO(data)).width == round(100 / 25.4 * 150) and "_detail_" in name
-    data, _ = figures.asked_for(service, key, "rollout", "svg", {"print.lang": "ko"})
+    data, _ = figures.figure_file(service, key, "rollout", "svg", {"print.lang": "ko"})
     assert "패치당 어텐션의 몫" in texts(data) or any("어텐션" in text for text in texts(data))
 
 
@@ -59,23 +59,23 @@ def test_an_address_gives_what_python_gives(service, key, expected):
 )
 def test_what_does_not_fit_is_refused(service, key, asked):
     with pytest.raises(VitvizError):
-        figures.asked_for(service, key, "rollout", "svg", asked)
+        figures.figure_file(service, key, "rollout", "svg", asked)
 
 
 def test_other_formats_views_and_keys_do_not_exist(service, key):
     for wrong in (("no such key", "rollout", "svg"), (key, "cls", "svg"), (key, "rollout", "html")):
         with pytest.raises(Unknown):
-            figures.asked_for(service, *wrong, {})
+            figures.figure_file(service, *wrong, {})
     with pytest.raises(VitvizError, match="no figure for print"):
-        figures.asked_for(service, key, "tour", "svg", {})
+        figures.figure_file(service, key, "tour", "svg", {})
 
 
 def test_a_mean_over_a_set_has_its_figure_too(service, key, two):
     survey, _ = list(service.sets.surveying(key, two))[-1]
-    data, _ = figures.asked_for(service, survey, "distance", "svg", {})
+    data, _ = figures.figure_file(service, survey, "distance", "svg", {})
     assert any("mean of 2 images" in text for text in texts(data))
     with pytest.raises(Unknown, match="no average"):
-        figures.asked_for(service, survey, "rollout", "svg", {})
+        figures.figure_file(service, survey, "rollout", "svg", {})
 
 
 def test_the_endpoint_gives_the_file_and_its_caption(service, expected):
@@ -94,7 +94,7 @@ def test_the_endpoint_gives_the_file_and_its_caption(service, expected):
 
 @pytest.mark.long
 def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(service, key, expected):
-    with zipfile.ZipFile(io.BytesIO(lessons.everything(service, key, {"rollout.fusion": "max"}))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(service, key, {"rollout.fusion": "max"}))) as archive:
         names = [name for name in archive.namelist() if name.startswith("figures/")]
         assert archive.read("figures/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
         readme = archive.read("README.txt").decode()
@@ -118,21 +118,21 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
         if begun:  # what has been begun is not whole
             service.item(key, slug, part[0], given | part[1])
         with pytest.raises(VitvizError) as told:
-            figures.asked_for(service, key, slug, "svg", given)
+            figures.figure_file(service, key, slug, "svg", given)
         assert str(told.value) == figures.NOT_YET
     service.numbers(key, slug, given)
-    data, name = figures.asked_for(service, key, slug, "svg", {**given, "print.detail": "1"})
+    data, name = figures.figure_file(service, key, slug, "svg", {**given, "print.detail": "1"})
     figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
     assert texts(data) == texts(figure.svg()) and name.replace("_coffee", "") == f"{figure.name}.svg"
     with pytest.raises(
         VitvizError, match="have not been computed yet"
     ):  # with other settings nothing is known
-        figures.asked_for(service, key, slug, "svg", {})
+        figures.figure_file(service, key, slug, "svg", {})
     edited = service.look(
         service.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
     )
     with pytest.raises(VitvizError, match="needs the full model"):  # and no promise where there will be none
-        figures.asked_for(service, edited, slug, "svg", given)
+        figures.figure_file(service, edited, slug, "svg", given)
 
 
 @pytest.mark.long
@@ -152,7 +152,9 @@ def test_a_trial_over_a_set_has_its_figure(service, key, two, monkeypatch):
         image_sets, "_trial", lambda protocol: FaithfulnessMeasure(("ledger", "rollout"), (protocol,))
     )
     survey, _ = list(service.sets.surveying(key, two, protocol="mean"))[-1]
-    data, _ = figures.asked_for(service, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"})
+    data, _ = figures.figure_file(
+        service, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"}
+    )
     said = texts(data)
     assert any(text.startswith("Over 2 images") for text in said) and "Two classes" in said
 
@@ -160,7 +162,7 @@ def test_a_trial_over_a_set_has_its_figure(service, key, two, monkeypatch):
 def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(service, key):
     asked = {"print.width": "400", "print.dpi": "600", "print.detail": "1"}
     with pytest.raises(TooMuch, match="million pixels; the limit is 20 million"):
-        figures.asked_for(service, key, "tokens", "png", asked)
+        figures.figure_file(service, key, "tokens", "png", asked)
     dialog = (Path(vitviz.__file__).parent / "frontend/view_footer.js").read_text()
     assert f"const PIXELS = {Limits().pixels // 10**6};" in dialog
 

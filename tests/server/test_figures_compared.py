@@ -33,25 +33,25 @@ def expected(inspector):
 
 @pytest.mark.long
 def test_an_address_gives_what_python_gives(service, key, pair, inspector, expected):
-    data, name = figures.asked_for(service, pair, "compared", "svg", BOTH)
+    data, name = figures.figure_file(service, pair, "compared", "svg", BOTH)
     assert data == expected.svg() and name == f"{NAME}.svg"
-    assert figures.asked_for(service, pair, "compared", "txt", BOTH)[0].decode() == expected.caption
-    data, name = figures.asked_for(service, key, "compared", "svg", {"print.detail": "1"})
+    assert figures.figure_file(service, pair, "compared", "txt", BOTH)[0].decode() == expected.caption
+    data, name = figures.figure_file(service, key, "compared", "svg", {"print.detail": "1"})
     assert data == vitviz.figure("compared", inspector, detail=True).svg()
     assert name == "vitviz-compared_vitviz-tiny_detail.svg"
     with pytest.raises(WrongSetting, match="no second checkpoint"):
-        figures.asked_for(service, key, "compared", "svg", BOTH)
+        figures.figure_file(service, key, "compared", "svg", BOTH)
 
 
 def test_a_set_of_ones_own_is_printed_and_named(service, key, tmp_path):
-    from vitviz.surveys import parts_of_samples
+    from vitviz.surveys import sample_crops
 
     paths = []
-    for number, part in enumerate(parts_of_samples()[:5]):
+    for number, part in enumerate(sample_crops()[:5]):
         part.save(path := tmp_path / f"{number}.png")
         paths.append(str(path))
     survey, _ = next(iter(service.sets.surveying(key, paths, paired=True)))
-    data, _ = figures.asked_for(service, survey, "compared", "svg", {})
+    data, _ = figures.figure_file(service, survey, "compared", "svg", {})
     assert "Based on 5 images." in texts(data)
 
 
@@ -79,7 +79,7 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
     )
     first, second = (service.look(service.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}
-    with zipfile.ZipFile(io.BytesIO(lessons.everything(service, first, given))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(service, first, given))) as archive:
         assert archive.read(f"figures/{NAME}.svg") == expected.svg()
         assert archive.read(f"figures/{NAME}.txt").decode() == expected.caption
         other = "second/figures/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
@@ -90,7 +90,7 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
 @pytest.mark.long
 def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(service, pair, expected, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
-    film = videos.film(service, pair, "compared", BOTH)
+    film = videos.page_video(service, pair, "compared", BOTH)
     first, *_, last = (frame.spec.rows[0][0] for frame in film.frames)
     np.testing.assert_array_equal(last.values, expected.spec.rows[0][0].values)
     assert {str(one.x_label) for one in (first, last)} == {f"depth of {EARLY}"}

@@ -13,7 +13,7 @@ from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import Endpoints
 from vitviz.server.options import ServiceSettings
 from vitviz.server.page import facts
-from vitviz.server.page.figures import value
+from vitviz.server.page.figures import figure_value
 from vitviz.server.services.analysis_service import AnalysisService
 
 OUTPUTS = {"labels": (3, "sigmoid"), "values": (3, "value"), "value": (1, "value"), "yes": (1, "sigmoid")}
@@ -50,7 +50,7 @@ def test_the_prediction_on_the_page_is_what_its_head_gives(service, name):
     outputs, head_type = OUTPUTS[name]
     key = key_of(service, name)
     subject = service.subject(key)
-    told = facts.answer(subject, key, "chelsea")
+    told = facts.prediction_facts(subject, key, "chelsea")
     expected = sorted(shown_of(subject.trace.logits.double().numpy(), head_type), reverse=True)
     assert [score for _, score in told["top"]] == pytest.approx(expected, abs=1e-6)
     assert told["head_type"] == head_type and (told["truth"] is None) == (name != "labels")
@@ -62,7 +62,7 @@ def test_the_prediction_on_the_page_is_what_its_head_gives(service, name):
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("slug", ["evidence", "trial", "experiment", "tour"])
 def test_every_view_is_told_the_head_and_offers_what_it_has(service, slug, name):
-    told = value(service, key_of(service, name), service.view(slug))
+    told = figure_value(service, key_of(service, name), service.view(slug))
     assert told["message"] is None and told["head_type"] == OUTPUTS[name][1]
     offered = {one["name"]: one for one in told["controls"]}
     if slug in ("trial", "experiment"):
@@ -107,7 +107,7 @@ def test_endpoints_give_values_under_their_own_name(service):
 
 @pytest.fixture(scope="module")
 def zipped(service):
-    return {name: lessons.everything(service, key_of(service, name), {}) for name in ("value", "classes")}
+    return {name: lessons.lesson_zip(service, key_of(service, name), {}) for name in ("value", "classes")}
 
 
 def older(data):
@@ -130,7 +130,7 @@ def test_a_lesson_says_what_its_scores_are_and_an_old_one_that_they_are_wrong(se
     assert about["head_type"] == "value" and {*about["prediction"][0]} == {"label", "value"}
     of = {name: service.checkpoints.inspector(name) for name in zipped}
     for name, data in zipped.items():
-        assert lessons.read(data).outdated(of[name]) is None
-    assert lessons.read(older(zipped["classes"])).outdated(of["classes"]) is None
-    said = lessons.read(older(zipped["value"])).outdated(of["value"])
+        assert lessons.read_lesson(data).outdated(of[name]) is None
+    assert lessons.read_lesson(older(zipped["classes"])).outdated(of["classes"]) is None
+    said = lessons.read_lesson(older(zipped["value"])).outdated(of["value"])
     assert said.startswith("The scores in this lesson’s files are wrong") and "value" in said

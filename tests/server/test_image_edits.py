@@ -41,13 +41,13 @@ def test_the_model_sees_what_was_painted_and_the_run_is_another(service, key, pa
 
 
 def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(service, key, monkeypatch):
-    run, count, real = service.runs.run(key), [], module.painted_over
+    run, count, real = service.runs.run(key), [], module.edited_pixels
 
     def counted(*given):
         count.append(given)
         return real(*given)
 
-    monkeypatch.setattr(module, "painted_over", counted)
+    monkeypatch.setattr(module, "edited_pixels", counted)
     keys = [
         service.look(run.picture, "vitviz-tiny", strokes=ImageEdits.parse(text))
         for text in ("hue_7", " hue_7 ")
@@ -64,13 +64,13 @@ def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(service, key, 
 
 
 def test_many_wide_strokes_are_painted_in_a_turn(service, key, monkeypatch):
-    run, held, real = service.runs.run(key), [], module.painted_over
+    run, held, real = service.runs.run(key), [], module.edited_pixels
 
     def painting(*given):
         held.append(sum(len(line.computing) for line in service.work.turns._lines.values()))
         return real(*given)
 
-    monkeypatch.setattr(module, "painted_over", painting)
+    monkeypatch.setattr(module, "edited_pixels", painting)
     for number, ask in enumerate(
         (lambda one: service.image(one, "upload"), service.photograph, service.before)
     ):
@@ -105,16 +105,16 @@ def test_a_training_is_of_the_painted_picture(service, painted):
 
 
 def test_a_link_holds_them_and_passes_over_what_is_none():
-    assert links.read({"strokes": f" {TEXT} "}).strokes == TEXT
+    assert links.parse_link({"strokes": f" {TEXT} "}).strokes == TEXT
     for other in ("", "smudge_1", "brush.mean_1", "x" * 30_000, "hue_1 " * 101):
-        assert links.read({"strokes": other}).strokes is None
+        assert links.parse_link({"strokes": other}).strokes is None
     state = {"key": "k", "checkpoint": "c", "strokes": TEXT}
     assert links.link_state(state)["strokes"] == TEXT and "strokes" in vars(links.Link())
 
 
 @pytest.mark.long
 def test_the_zip_says_so_and_is_a_lesson_of_it(service, key, painted):
-    data = lessons.everything(service, painted, {"tab": "rollout"})
+    data = lessons.lesson_zip(service, painted, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert json.loads(files["settings.json"])["retouched"] == TEXT
@@ -125,10 +125,10 @@ def test_the_zip_says_so_and_is_a_lesson_of_it(service, key, painted):
     ]
     said = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
     assert len(said) >= len(captions) // 2 > 2
-    assert lessons.read(data).seen.strokes == TEXT
-    plain = lessons.everything(service, key, {"tab": "rollout"})
+    assert lessons.read_lesson(data).seen.strokes == TEXT
+    plain = lessons.lesson_zip(service, key, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(plain)) as archive:
-        assert "retouched.jpg" not in archive.namelist() and lessons.read(plain).seen.strokes is None
+        assert "retouched.jpg" not in archive.namelist() and lessons.read_lesson(plain).seen.strokes is None
 
 
 def test_a_figure_for_print_is_drawn_over_the_painted_picture(service, key, painted):
@@ -169,12 +169,12 @@ def test_a_piece_laid_onto_another_photograph(service, key):
         service.look(service.pictures.sample("chelsea"), run.checkpoint), "upload"
     )
     assert service.subject(laid).trace.view.retouched.text() == text.format("chelsea")
-    data = lessons.everything(service, onto, {"tab": "rollout"})
+    data = lessons.lesson_zip(service, onto, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     told = [name for name, one in files.items() if own.encode() in one]
     assert not told, "its key is this server's own"
-    lesson = lessons.read(data)
+    lesson = lessons.read_lesson(data)
     assert lesson.seen.strokes == text.format("other") and lesson.seen.sample == "coffee"
     assert lesson.other == files["other.jpg"] == service.image(onto, "original")
     assert files["upload.jpg"] == service.image(key, "upload")

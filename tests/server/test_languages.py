@@ -15,11 +15,11 @@ from vitviz.server.api import modules
 
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_the_browsers_module_of_a_language_holds_all_rooms(tag):
-    module = modules.source(f"server/i18n/{tag}.js")
-    texts = i18n.texts(tag)
+    module = modules.module_source(f"server/i18n/{tag}.js")
+    texts = i18n.translations(tag)
     assert json.loads(module.removeprefix("export default ").removesuffix(";\n")) == texts
     assert all(set(kept(room, tag)) <= set(texts) for room in said_in())
-    assert modules.source("server/i18n/en.js") == "export default {};\n"
+    assert modules.module_source("server/i18n/en.js") == "export default {};\n"
 
 
 def test_the_address_decides_then_the_browser_then_english():
@@ -37,8 +37,8 @@ def test_the_address_decides_then_the_browser_then_english():
 
 
 def test_said_texts_reach_gradio_in_every_language():
-    key = i18n.say("**Source.** {source}.", source="Section 4.5 and figure 7 (left)").key
-    said = i18n.i18n().translations_dict
+    key = i18n.translatable("**Source.** {source}.", source="Section 4.5 and figure 7 (left)").key
+    said = i18n.gradio_translations().translations_dict
     assert re.fullmatch("t[0-9a-f]+", key)  # Gradio stops reading a key at its first brace
     assert [said[tag][key] for tag in i18n.NAMES] == [
         "**Source.** Section 4.5 and figure 7 (left).",

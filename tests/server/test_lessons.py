@@ -15,7 +15,7 @@ from vitviz.errors import ImageError, Unknown
 from vitviz.server.api import lessons
 from vitviz.server.api.lessons import NoLesson
 from vitviz.server.api.links import LONGEST, Link
-from vitviz.server.options import folder_of_lessons
+from vitviz.server.options import lessons_folder
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 
@@ -39,7 +39,7 @@ def zipped(service, own):
 
     key = service.look(own, "vitviz-tiny@30", (96, 112), without=Ablation(heads=[(1, 2)], patches=[4]))
     second = service.look(own, "vitviz-tiny", (96, 112))
-    return lessons.everything(service, key, {**GIVEN, "second": second})
+    return lessons.lesson_zip(service, key, {**GIVEN, "second": second})
 
 
 def lesson(told: object, picture: bytes | None = b"") -> bytes:
@@ -54,7 +54,7 @@ def lesson(told: object, picture: bytes | None = b"") -> bytes:
 
 @pytest.mark.long
 def test_everything_that_was_seen_is_found_again(service, own, zipped):
-    found = lessons.read(zipped)
+    found = lessons.read_lesson(zipped)
     edits = "heads=2.3 patches=4"
     assert found.seen == Link("vitviz-tiny@30", None, "rollout", "vitviz-tiny", "96x112", edits)
     assert found.settings["rollout"] == {"fusion": "max", "residual": "0.8"}
@@ -76,7 +76,7 @@ def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(service, key,
 
 @pytest.mark.long
 def test_a_sample_is_named_and_so_the_same_to_the_pixel(service, key):
-    found = lessons.read(lessons.everything(service, key, GIVEN))
+    found = lessons.read_lesson(lessons.lesson_zip(service, key, GIVEN))
     assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None
     assert service.pictures.sample(found.seen.sample) == service.runs.run(key).picture
 
@@ -96,7 +96,7 @@ def test_a_description_decides_nothing_that_a_visitor_could_not():
             "explorer": None,
         },
     }
-    found = lessons.read(lesson({"lesson": told}, b"a picture"))
+    found = lessons.read_lesson(lesson({"lesson": told}, b"a picture"))
     assert found.seen == Link("vitviz-tiny") and found.picture == b"a picture"
     assert found.settings == {**{view.slug: {} for view in VIEWS}, "rollout": {"discard": "0.5"}}
 
@@ -123,20 +123,20 @@ def test_a_description_decides_nothing_that_a_visitor_could_not():
 )
 def test_a_zip_of_another_kind_is_a_sentence(told):
     with pytest.raises(NoLesson, match="This zip is not a lesson"):
-        lessons.read(lesson(told))
+        lessons.read_lesson(lesson(told))
 
 
 def test_without_its_picture_it_is_none_and_what_is_no_picture_is_refused(service):
     told = {"lesson": {"checkpoint": "vitviz-tiny", "settings": {}}}
     with pytest.raises(NoLesson):
-        lessons.read(lesson(told, None))
+        lessons.read_lesson(lesson(told, None))
     with pytest.raises(ImageError, match="not a picture"):
-        service.pictures.keep_bytes(lessons.read(lesson(told, b"Dear diary")).picture)
+        service.pictures.keep_bytes(lessons.read_lesson(lesson(told, b"Dear diary")).picture)
 
 
 def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(service, zipped, tmp_path):
     place = tmp_path / "lessons"
-    assert lessons.offered(place) == {}, "there need be no folder"
+    assert lessons.lessons_in_folder(place) == {}, "there need be no folder"
     place.mkdir()
     (tmp_path / "secret.zip").write_bytes(zipped)
     for name in ("2 Two.zip", "1 One.ZIP", ".hidden.zip", "notes.txt", "bad\nname.zip"):
@@ -144,8 +144,8 @@ def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(
     (place / "3 A folder.zip").mkdir()
     (place / "4 Empty.zip").touch()
     (place / "5 Other.zip").write_bytes(b"x" * 99)
-    assert list(lessons.offered(place)) == ["1 One", "2 Two", "4 Empty", "5 Other"]
-    assert lessons.opened(place, "1 One") == lessons.read(zipped)
+    assert list(lessons.lessons_in_folder(place)) == ["1 One", "2 Two", "4 Empty", "5 Other"]
+    assert lessons.open_lesson(place, "1 One") == lessons.read_lesson(zipped)
     for name in (
         "../secret",
         "3 A folder",
@@ -159,10 +159,10 @@ def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(
         str(tmp_path / "secret"),
     ):
         with pytest.raises(Unknown, match="no longer on the server"):
-            lessons.opened(place, name)
+            lessons.open_lesson(place, name)
     for name in ("4 Empty", "5 Other"):
         with pytest.raises(lessons.zips.NoZip):
-            lessons.opened(place, name)
+            lessons.open_lesson(place, name)
 
 
 def test_a_lesson_beside_the_app_may_be_larger_than_an_upload(zipped, tmp_path):
@@ -170,7 +170,7 @@ def test_a_lesson_beside_the_app_may_be_larger_than_an_upload(zipped, tmp_path):
     with zipfile.ZipFile(held, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr("numbers/large.npz", bytes(25 * 2**20))
     (tmp_path / "large.zip").write_bytes(held.getvalue())
-    assert lessons.opened(tmp_path, "large") == lessons.read(zipped)
+    assert lessons.open_lesson(tmp_path, "large") == lessons.read_lesson(zipped)
 
 
 @pytest.mark.processes
@@ -196,9 +196,9 @@ def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(
 
 
 def test_where_lessons_lie(tmp_path, monkeypatch):
-    assert folder_of_lessons(tmp_path) == tmp_path
+    assert lessons_folder(tmp_path) == tmp_path
     monkeypatch.setattr("vitviz.server.options.vitviz.__file__", str(tmp_path / "vitviz/__init__.py"))
-    assert str(folder_of_lessons()) == "lessons"
+    assert str(lessons_folder()) == "lessons"
     (tmp_path / "lessons").mkdir()
-    assert folder_of_lessons() == tmp_path / "lessons"
+    assert lessons_folder() == tmp_path / "lessons"
     assert AnalysisService(ServiceSettings(lessons=tmp_path)).settings.lessons == tmp_path

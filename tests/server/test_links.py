@@ -26,7 +26,7 @@ HOSTILE = [
 
 
 def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
-    asked = links.read(
+    asked = links.parse_link(
         {
             "checkpoint": "vitviz-tiny",
             "sample": "rocket",
@@ -46,18 +46,19 @@ def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
 
 
 def test_what_nobody_knows_is_passed_over():
-    assert links.read({}) == links.Link()
+    assert links.parse_link({}) == links.Link()
     assert (
-        links.read({"tab": "nothing", "fusion": "max", "sample": "mine", "utm_source": "x"}) == links.Link()
+        links.parse_link({"tab": "nothing", "fusion": "max", "sample": "mine", "utm_source": "x"})
+        == links.Link()
     )
-    assert links.read({"tab": "patches", "fusion": "max"}).settings == {}
+    assert links.parse_link({"tab": "patches", "fusion": "max"}).settings == {}
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_values_do_nothing(value):
     names = {control.name for view in VIEWS for control in view.controls}
     for view in VIEWS:
-        asked = links.read({"tab": view.slug, "sample": value, **dict.fromkeys(names, value)})
+        asked = links.parse_link({"tab": view.slug, "sample": value, **dict.fromkeys(names, value)})
         assert asked.sample is None
         assert all(
             value == "-1" or not re.search(r"[<>${}./\x00]", text) for text in asked.settings.values()
@@ -67,14 +68,14 @@ def test_hostile_values_do_nothing(value):
             controls[name].parse(
                 text
             )  # what passes is what the view itself takes, as far as no model is known
-    assert links.read({"tab": value}).tab is None
+    assert links.parse_link({"tab": value}).tab is None
     if value == "9" * 5000:
-        assert links.read({"checkpoint": value}).checkpoint is None
+        assert links.parse_link({"checkpoint": value}).checkpoint is None
 
 
 def test_a_hostile_number_reaches_no_chart():
     assert (
-        links.read(
+        links.parse_link(
             {"tab": "rollout", "residual": "1e9", "discard": "-1", "opacity": "nan", "layers": "0-99999"}
         ).settings
         == {}
@@ -108,7 +109,7 @@ def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(vie
         others = [text for text in OTHERS[control.kind](control) if text != str(control.start())]
         assert others, f"nothing to try of {control}"
         for text in others:
-            assert links.read({"tab": view.slug, control.name: text}).settings == {control.name: text}
+            assert links.parse_link({"tab": view.slug, control.name: text}).settings == {control.name: text}
             assert (
                 view.settings({control.name: text}, LARGE)[control.name]
                 != view.settings({}, LARGE)[control.name]
@@ -121,7 +122,7 @@ def test_a_link_holds_as_many_numbers_as_the_setting_does_and_not_one_more():
     for view, control in several:
         whole = ".".join(map(str, range(10_000, 10_000 + control.most)))
         for text, held in ((whole, {control.name: whole}), (f"{whole}.3", {})):
-            assert links.read({"tab": view.slug, control.name: text}).settings == held
+            assert links.parse_link({"tab": view.slug, control.name: text}).settings == held
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_a_link_holds_as_many_numbers_as_the_setting_does_and_not_one_more():
 )
 def test_on_a_space_a_link_leads_to_its_own_address(monkeypatch, host, base):
     monkeypatch.setenv("SPACE_HOST", host)
-    assert links.base() == base
+    assert links.link_base() == base
     told = links.link_state({"key": "k", "checkpoint": "c"})
     assert {name: told[name] for name in ("key", "checkpoint", "sample", "base")} == {
         "key": "k",

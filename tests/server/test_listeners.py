@@ -4,12 +4,12 @@ from collections import defaultdict
 
 import gradio as gr
 
-from vitviz.server.page.build import build
+from vitviz.server.page.build import build_page
 
 
 def test_whatever_changes_what_is_looked_at_ends_an_average_that_is_under_way(service):
     """Its next answer would bring the old figure back, beside the new choice."""
-    demo = build(service)
+    demo = build_page(service)
     (session,) = [one._id for one in demo.blocks.values() if isinstance(one, gr.State)]
     listeners, ended = demo.config["dependencies"], defaultdict(set)
     for one in listeners:

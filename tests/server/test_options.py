@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from vitviz.server.options import MB, parse
+from vitviz.server.options import MB, parse_options
 
 
 def test_without_options_it_serves_this_machine_alone(monkeypatch):
     for name in ("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "SPACES_ZERO_GPU", "VITVIZ_CHECKPOINTS"):
         monkeypatch.delenv(name, raising=False)
-    options = parse([])
+    options = parse_options([])
     assert (options.host, options.port, options.share) == ("127.0.0.1", 7860, False)
     assert options.settings.device == "auto" and options.settings.allowed == ()
 
@@ -20,15 +20,15 @@ def test_a_space_decides_host_device_and_checkpoints(monkeypatch):
     monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     monkeypatch.setenv("VITVIZ_CHECKPOINTS", "vitviz-tiny, vit_base_patch16_224.dino,")
-    options = parse([])
+    options = parse_options([])
     assert options.host == "0.0.0.0" and options.settings.device == "cpu"
     assert options.settings.allowed == ("vitviz-tiny", "vit_base_patch16_224.dino")
 
 
 def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
-    assert parse(["--trace-cache", "64"]).settings.trace_cache == 64 * MB
+    assert parse_options(["--trace-cache", "64"]).settings.trace_cache == 64 * MB
     with pytest.raises(SystemExit):
-        parse(["--trace-cache", "0"])
+        parse_options(["--trace-cache", "0"])
     assert "not a cache size" in capsys.readouterr().err
 
 
@@ -48,24 +48,24 @@ def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
 )
 def test_what_cannot_be_is_a_usage_line(given, said, capsys):
     with pytest.raises(SystemExit):
-        parse(given)
+        parse_options(given)
     assert said in capsys.readouterr().err
 
 
 def test_a_port_in_the_environment_is_checked_like_the_option(monkeypatch, capsys):
     monkeypatch.setenv("GRADIO_SERVER_PORT", "99999")
     with pytest.raises(SystemExit):
-        parse([])
-    assert "from 1 to 65535" in capsys.readouterr().err and parse(["--port", "8000"]).port == 8000
+        parse_options([])
+    assert "from 1 to 65535" in capsys.readouterr().err and parse_options(["--port", "8000"]).port == 8000
 
 
 def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatch):
     monkeypatch.setenv("VITVIZ_ALLOWED_HOSTS", "a.example, *.b.example,")
-    assert parse([]).allowed_hosts == ("a.example", "*.b.example")
-    given = parse(["--allowed-host", "c.example", "--allowed-host", "d.example"])
+    assert parse_options([]).allowed_hosts == ("a.example", "*.b.example")
+    given = parse_options(["--allowed-host", "c.example", "--allowed-host", "d.example"])
     assert given.allowed_hosts == ("c.example", "d.example")
     monkeypatch.delenv("VITVIZ_ALLOWED_HOSTS")
-    assert parse([]).allowed_hosts == ()
+    assert parse_options([]).allowed_hosts == ()
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatc
 def test_only_a_page_of_ones_own_writes_beside_files(monkeypatch, given, environment):
     for name in ("GRADIO_SERVER_NAME", "SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS"):
         monkeypatch.delenv(name, raising=False)
-    assert parse([]).settings.keeps
+    assert parse_options([]).settings.keeps
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert not parse(given).settings.keeps
+    assert not parse_options(given).settings.keeps
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_only_a_page_of_ones_own_writes_beside_files(monkeypatch, given, environ
     [(2, "localhost is no place", 3), (3, "localhost is no place", 3), (1, "port", 1)],
 )
 def test_a_start_that_gradio_gave_up_on_a_busy_machine_is_tried_again(fails, said, asks):
-    from vitviz.server.page.build import served
+    from vitviz.server.page.build import serve_with_retries
 
     asked = []
 
@@ -103,5 +103,5 @@ def test_a_start_that_gradio_gave_up_on_a_busy_machine_is_tried_again(fails, sai
             raise ValueError(said)
 
     with pytest.raises(ValueError, match=said) if fails >= asks else nullcontext():
-        served(SimpleNamespace(launch=launch), port=1)
+        serve_with_retries(SimpleNamespace(launch=launch), port=1)
     assert asked == asks * [{"port": 1}]

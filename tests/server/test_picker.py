@@ -16,7 +16,7 @@ def test_only_listed_checkpoints_can_be_named_from_the_page(service, name):
 
 def test_a_public_space_offers_only_what_it_is_told_to():
     closed = AnalysisService(ServiceSettings(device="cpu", allowed=("vitviz-tiny",)))
-    assert [one.name for one in closed.checkpoints.offered()] == ["vitviz-tiny"]
+    assert [one.name for one in closed.checkpoints.selectable()] == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
         closed.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")
     assert closed.checkpoints.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
@@ -39,7 +39,7 @@ def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(service):
 
 
 def test_checkpoints_to_be_downloaded_are_listed_by_size(service):
-    offered = {one.name: one for one in service.checkpoints.offered()}
+    offered = {one.name: one for one in service.checkpoints.selectable()}
     listed = [offered[name] for _, name in service.checkpoints.choices()]
     hub = [one for one in listed if one.source == "hub"]
     assert listed[-len(hub) :] == hub, "checkpoints on this server come first"
@@ -66,5 +66,7 @@ def test_the_pairs_that_teach_exist(service):
     from vitviz.server.page.page_renderer import PAIRS
 
     names = {name for _, pair in PAIRS for name in pair.split("|")}
-    assert {name for name in names if "@" not in name} <= {one.name for one in service.checkpoints.offered()}
+    assert {name for name in names if "@" not in name} <= {
+        one.name for one in service.checkpoints.selectable()
+    }
     assert all(service.checkpoints.inspector(name) for name in names if "@" in name)

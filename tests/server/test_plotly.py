@@ -15,7 +15,7 @@ LARGEST = 1_700_000  # bytes over the wire
 
 
 def test_plotly_is_sent_gzipped_and_kept_for_as_long_as_its_version_is_the_same(service):
-    address = modules.source("frontend/plotly_address.js").split("'")[1]
+    address = modules.module_source("frontend/plotly_address.js").split("'")[1]
     assert address == f"plotly/{version('plotly')}/plotly.min.js"
     client = TestClient(FastAPI(routes=routes.routes(service)))
     with client.stream("GET", f"{routes.BASE}/{address}") as answer:

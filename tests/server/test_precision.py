@@ -13,10 +13,10 @@ import pytest
 import vitviz
 from tests.tiers import sweep
 from vitviz.server.api import lessons
-from vitviz.server.i18n import translated
-from vitviz.server.options import parse
+from vitviz.server.i18n import translate
+from vitviz.server.options import parse_options
 from vitviz.server.page import facts
-from vitviz.server.page.figures import value
+from vitviz.server.page.figures import figure_value
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 
@@ -35,16 +35,17 @@ def key(rough):
 
 def test_the_command_line_decides_the_precision(capsys):
     assert (
-        parse([]).settings.dtype == "float32" and parse(["--dtype", "bfloat16"]).settings.dtype == "bfloat16"
+        parse_options([]).settings.dtype == "float32"
+        and parse_options(["--dtype", "bfloat16"]).settings.dtype == "bfloat16"
     )
     with pytest.raises(SystemExit):
-        parse(["--dtype", "float16"])
+        parse_options(["--dtype", "float16"])
     assert "bfloat16" in capsys.readouterr().err
 
 
 def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
     subject = rough.subject(key)
-    said = facts.answer(subject)
+    said = facts.prediction_facts(subject)
     assert (
         subject.trace.dtype == "bfloat16"
         and ["Computed in", {"text": "bfloat16", "values": {}}] in said["shapes"]
@@ -57,13 +58,13 @@ def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
         "classes": f"{distance.classes:.2g}",
     }
     for language in ("zh-CN", "ko"):
-        spoken = translated(note["text"], language)
+        spoken = translate(note["text"], language)
         assert spoken != note["text"] and all(f"{{{name}}}" in spoken for name in note["values"])
 
 
 def test_in_float32_the_facts_say_so_and_no_more():
     exact = AnalysisService(ServiceSettings(device="cpu"))
-    said = facts.answer(exact.subject(exact.look(exact.pictures.sample("chelsea"), "vitviz-tiny")))
+    said = facts.prediction_facts(exact.subject(exact.look(exact.pictures.sample("chelsea"), "vitviz-tiny")))
     assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any(
         "float32" in note["text"] for note in said["notes"]
     )
@@ -72,9 +73,9 @@ def test_in_float32_the_facts_say_so_and_no_more():
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, few):
     if view.float32_only:
-        assert "float32" in value(rough, key, view)["message"]["text"]
+        assert "float32" in figure_value(rough, key, view)["message"]["text"]
         return
-    assert value(rough, key, view)["message"] is None
+    assert figure_value(rough, key, view)["message"] is None
     with np.load(io.BytesIO(rough.numbers(key, view.slug, {}))) as file:
         assert str(file["dtype"]) == "bfloat16"
 
@@ -82,7 +83,7 @@ def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, f
 @pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
 def test_the_archive_and_the_table_say_it_too(rough, key, tmp_path):
-    with zipfile.ZipFile(io.BytesIO(lessons.everything(rough, key, {}))) as archive:
+    with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(rough, key, {}))) as archive:
         computed = json.loads(archive.read("settings.json"))["computed"]
     distance = rough.subject(key).trace.deviation
     assert computed["dtype"] == "bfloat16" and computed["from_float32"] == vars(distance)

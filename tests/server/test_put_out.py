@@ -7,7 +7,7 @@ from vitviz.errors import ImageError
 from vitviz.server.page.components import Canvas, Page, PageComponent
 from vitviz.server.security import request_context
 from vitviz.server.security.middleware import PageMessages
-from vitviz.server.security.scheduler import one_answer
+from vitviz.server.security.scheduler import as_one_request
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
 
@@ -52,9 +52,11 @@ def test_a_checkpoint_is_loaded_once(service):
 
 def test_one_answer_looks_once_whether_a_checkpoint_has_been_replaced(service, monkeypatch):
     looked = []
-    monkeypatch.setattr("vitviz.engine.unchanged", lambda checkpoint: looked.append(checkpoint.name) or True)
+    monkeypatch.setattr(
+        "vitviz.engine.files_unchanged", lambda checkpoint: looked.append(checkpoint.name) or True
+    )
     for count in (1, 2):
-        with one_answer():
+        with as_one_request():
             key = service.runs.known(service.pictures.sample("coffee"), "vitviz-tiny", (64, 64))
             assert [service.subject(key).inspector, service.checkpoints.moments("vitviz-tiny")]
         assert looked == ["vitviz-tiny"] * count
@@ -65,7 +67,7 @@ def test_one_answer_looks_once_whether_a_checkpoint_has_been_replaced(service, m
 def test_an_answer_that_somebody_waits_for_is_not_put_out_by_new_pages():
     """Two hundred new pages of one visitor cost another his answer: Gradio forgets the oldest page first."""
     told = PageMessages(2)
-    with request_context.listening("waits"):
+    with request_context.register_stream("waits"):
         told["waits"], told["left"] = "his", "nobody's"
         for number in range(3):
             told[f"new {number}"] = "theirs"

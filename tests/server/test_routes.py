@@ -13,7 +13,7 @@ from gradio.utils import get_upload_folder
 from tests.browser.house import RunningApp
 from tests.server.wire import SECRET, linked, refused, wire
 from tests.tiers import sweep
-from vitviz.charts.encode import encoded
+from vitviz.charts.encode import encode_image
 from vitviz.errors import CheckpointError
 from vitviz.server.api import modules
 from vitviz.traces import samples
@@ -21,7 +21,7 @@ from vitviz.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 HUGE = "9" * 30
-PICTURE = encoded(np.asarray(samples.sample_image("rocket").resize((30, 20))), ".png")
+PICTURE = encode_image(np.asarray(samples.sample_image("rocket").resize((30, 20))), ".png")
 
 QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
 
@@ -144,7 +144,7 @@ def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view
 
 
 def test_only_scripts_of_the_browser_are_scripts(get):
-    base = "/" + modules.base()
+    base = "/" + modules.modules_base()
     outside = ("../pyproject.toml", "%2e%2e/app.py", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%00")
     others = (
         "server/page/build.py", "frontend/style/base.css", "views/rollout/ko.json", "canvas", "", "frontend/"
@@ -156,7 +156,7 @@ def test_only_scripts_of_the_browser_are_scripts(get):
 
 
 def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
-    offered = [one.name for one in house.service.checkpoints.offered()]
+    offered = [one.name for one in house.service.checkpoints.selectable()]
     assert [name for name in offered if "." not in name and "_" not in name] == ["vitviz-tiny"]
     _, outside = folders
     names = (

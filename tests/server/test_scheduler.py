@@ -16,7 +16,7 @@ from vitviz.server.options import Limits
 from vitviz.server.security import request_context
 from vitviz.server.security.scheduler import CHEAP, EXPENSIVE, READING, FairScheduler
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
-from vitviz.server.services.cache import Cache, aside
+from vitviz.server.services.cache import Cache, set_waiting_context
 from vitviz.traces import cancellation
 
 
@@ -117,7 +117,7 @@ def test_who_waits_for_what_another_makes_gives_the_turn_back():
             return b"made"
 
     def wait():
-        with turns.turn(EXPENSIVE, "a"), aside(turns.given_back):
+        with turns.turn(EXPENSIVE, "a"), set_waiting_context(turns.given_back):
             waits.set()
             found = cache.get("x", lambda: b"never")
             assert [one.visitor for one in turns._lines[EXPENSIVE].computing] == ["a"], "and has it again"
@@ -243,7 +243,7 @@ def test_time_that_is_over_ends_a_pass_with_a_sentence():
 def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypatch):
     service = AnalysisService(ServiceSettings(device="cpu"))
     picture, left = service.pictures.sample("chelsea"), SimpleNamespace(alive=False)
-    monkeypatch.setattr(request_context, "gone", lambda: not left.alive)
+    monkeypatch.setattr(request_context, "visitor_has_left", lambda: not left.alive)
     with pytest.raises(request_context.PageClosed):
         service.look(picture, "vitviz-tiny")
     left.alive = True
@@ -266,7 +266,7 @@ def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(m
             assert (
                 len(lines[EXPENSIVE if expensive else READING].computing) == 1 and not lines[CHEAP].computing
             )
-    monkeypatch.setattr(request_context, "gone", lambda: True)
+    monkeypatch.setattr(request_context, "visitor_has_left", lambda: True)
     with pytest.raises(request_context.PageClosed), service.work.computing(inspector, None):
         cancellation.check()
 
@@ -277,31 +277,31 @@ def test_a_visitor_is_gone_when_the_event_or_the_connection_is(monkeypatch):
         events = {"mine": SimpleNamespace(alive=alive, enqueue_time=began, session_hash="session")}
         LocalContext.blocks.set(SimpleNamespace(_queue=SimpleNamespace(event_ids_to_events=events)))
         LocalContext.event_id.set("mine")
-        return request_context.gone()
+        return request_context.visitor_has_left()
 
     assert copy_context().run(of_a_listener, False) and not copy_context().run(of_a_listener, True)
     assert copy_context().run(of_a_listener, True, 9), "it was asked for and nobody listens for the answer"
     for name in ("session", "mine"):
-        with request_context.listening(name):
+        with request_context.register_stream(name):
             assert not copy_context().run(of_a_listener, True, 9)
     monkeypatch.setattr(request_context, "LOOKS", -1)
     for broken in (True, False):
         monkeypatch.setattr(request_context.anyio.from_thread, "run", lambda asked, broken=broken: broken)
-        with request_context.asking(SimpleNamespace(is_disconnected=None)):
-            assert request_context.gone() is broken
-    assert not request_context.gone()
+        with request_context.bind_request(SimpleNamespace(is_disconnected=None)):
+            assert request_context.visitor_has_left() is broken
+    assert not request_context.visitor_has_left()
 
 
 def test_a_whole_layer_of_a_large_input_is_refused_by_the_server():
-    from vitviz.views.explorer import require_whole
+    from vitviz.views.explorer import require_sendable
 
-    require_whole(SimpleNamespace(grid=SimpleNamespace(tokens=600)))
+    require_sendable(SimpleNamespace(grid=SimpleNamespace(tokens=600)))
     with pytest.raises(TooMuch, match="up to 600 tokens, and this one has 601"):
-        require_whole(SimpleNamespace(grid=SimpleNamespace(tokens=601)))
+        require_sendable(SimpleNamespace(grid=SimpleNamespace(tokens=601)))
 
 
 def test_limits_come_from_options_the_environment_and_a_space(monkeypatch, capsys):
-    from vitviz.server.options import parse
+    from vitviz.server.options import parse_options
 
     for name in (
         "SPACE_ID",
@@ -311,17 +311,17 @@ def test_limits_come_from_options_the_environment_and_a_space(monkeypatch, capsy
         "VITVIZ_MAX_PASSES",
     ):
         monkeypatch.delenv(name, raising=False)
-    assert parse([]).settings.limits == Limits()
+    assert parse_options([]).settings.limits == Limits()
     monkeypatch.setenv("SPACE_ID", "somebody/vitviz")
-    assert parse([]).settings.limits == Limits(2_500, 60)
+    assert parse_options([]).settings.limits == Limits(2_500, 60)
     monkeypatch.setenv("VITVIZ_MAX_TOKENS", "900")
     assert (
-        parse([]).settings.limits.tokens == 900
-        and parse(["--max-tokens", "700"]).settings.limits.tokens == 700
+        parse_options([]).settings.limits.tokens == 900
+        and parse_options(["--max-tokens", "700"]).settings.limits.tokens == 700
     )
     for wrong in (["--max-tokens", "0"], ["--max-seconds", "nan"], ["--max-passes", "x"]):
         with pytest.raises(SystemExit):
-            parse(wrong)
+            parse_options(wrong)
     monkeypatch.setenv("VITVIZ_MAX_TOKENS", "many")
     with pytest.raises(SystemExit):
-        parse([])
+        parse_options([])

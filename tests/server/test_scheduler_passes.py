@@ -43,7 +43,7 @@ WAYS = {
     "a layer's effects": lambda service, key: service.item(key, "evidence", "effects", {"layer": "3"}),
     "a map's numbers": lambda service, key: service.numbers(key, "evidence", {"method": "chefer"}),
     "all effects' numbers": lambda service, key: service.numbers(key, "evidence", {"show": "effects"}),
-    "the zip": lambda service, key: lessons.everything(service, key, {"evidence.method": "gradient_rollout"}),
+    "the zip": lambda service, key: lessons.lesson_zip(service, key, {"evidence.method": "gradient_rollout"}),
     "a print": lambda service, key: figures.figure(service, key, "evidence", {"method": "hires_cam"}),
     "a program's map": lambda service, key: _program(service, method="attention_gradient"),
     "a program's trial": lambda service, key: endpoints.Endpoints(service).trial("coffee", method="random"),
@@ -70,7 +70,9 @@ FOR_EVER = 600  # s after which nothing comes any more: how fast a machine is mu
 @sweep("way", WAYS, quick=["a map", "a print", "a program's trial"])
 def test_passes_wait_while_another_visitor_has_the_turn(service, key, monkeypatch, way):
     # who waits for a turn is what counts, and not how much is done with it
-    monkeypatch.setattr(compute, "trial_of", partial(compute.trial_of, shares=(0.0, 1.0), draws=2))
+    monkeypatch.setattr(
+        compute, "evaluate_methods", partial(compute.evaluate_methods, shares=(0.0, 1.0), draws=2)
+    )
     line = service.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
         with service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None):
@@ -93,10 +95,11 @@ def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_no
         assert within.acquire(timeout=FOR_EVER)
         return SimpleNamespace(checkpoint=found, model=torch.nn.Identity())
 
-    monkeypatch.setattr(vitviz.engine, "find", lambda *given, **named: found)
+    monkeypatch.setattr(vitviz.engine, "find_checkpoint", lambda *given, **named: found)
     monkeypatch.setattr(vitviz.engine, "load", load)
-    monkeypatch.setattr(vitviz.engine, "unchanged", lambda checkpoint: True)
-    monkeypatch.setattr(request_context, "name", lambda: threading.current_thread().name)  # six visitors
+    monkeypatch.setattr(vitviz.engine, "files_unchanged", lambda checkpoint: True)
+    # six visitors
+    monkeypatch.setattr(request_context, "visitor_name", lambda: threading.current_thread().name)
     with ThreadPoolExecutor(6) as threads:
         asked = [threads.submit(service.checkpoints.inspector, f"step-{number}") for number in range(6)]
         line = service.work.turns._lines["reading"]
@@ -152,7 +155,7 @@ def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(service, key
         who.name = name
         return service.item(key, "evidence", item, settings)
 
-    monkeypatch.setattr(request_context, "name", lambda: getattr(who, "name", ""))
+    monkeypatch.setattr(request_context, "visitor_name", lambda: getattr(who, "name", ""))
     monkeypatch.setattr(Inspector, "layer_effects", one_layer)
     monkeypatch.setattr(shared, "passes_of", of_a_map)
     with ThreadPoolExecutor(2) as threads:
@@ -183,7 +186,7 @@ def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monke
 
     for _ in range(3):
         computes(200)  # a survey's batches are not one answer
-    with scheduler.one_answer():
+    with scheduler.as_one_request():
         computes(200)
         now[0] += 1000
         computes(99)
@@ -200,7 +203,7 @@ def test_what_the_routes_and_the_endpoints_answer_is_one_answer():
         raise Unknown("seen")
 
     request = SimpleNamespace(is_disconnected=None)
-    assert routes.answered(answer, request).status_code == 404
+    assert routes.run_answer(answer, request).status_code == 404
     with pytest.raises(gr.Error, match="seen"):
         endpoints._as_gradio_error(answer)()
     assert None not in told and told[0] is not told[1] and scheduler._answer.get() is None

@@ -14,8 +14,8 @@ from vitviz.server.api import lessons, links
 from vitviz.server.page import facts
 from vitviz.server.page.assumed import name_with
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
-from vitviz.server.services.checkpoints import classes_in
-from vitviz.traces.text_classes import SENTENCES, WRITTEN, plain, with_text, without_text
+from vitviz.server.services.checkpoints import parse_classes
+from vitviz.traces.text_classes import SENTENCES, WRITTEN, plain_name, with_text, without_text
 
 CATS = "my-clip?text=a photo of a cat|a dog"
 ODD = ["50 % | a dog & a cat?", "🐈\u200d⬛ a cat", "\u202bقطة\u202c", "a+b=c#d@e", "naïve 猫"]
@@ -34,8 +34,8 @@ def service(weights):
 def test_a_name_carries_any_sentence_and_gives_it_back():
     name = with_text("vit.pth?heads=6", ODD, ["a {}."])
     assert without_text(name) == ("vit.pth?heads=6", ODD, ["a {}."]) and name.isprintable()
-    assert with_text(name, ["a"]) == "vit.pth?heads=6&text=a" and with_text(name, []) == plain(name)
-    assert links.read({"checkpoint": name}).checkpoint == name
+    assert with_text(name, ["a"]) == "vit.pth?heads=6&text=a" and with_text(name, []) == plain_name(name)
+    assert links.parse_link({"checkpoint": name}).checkpoint == name
     assert name_with(name, "heads=3") == with_text("vit.pth?heads=3", ODD, ["a {}."])
     long = ["é" * (WRITTEN // SENTENCES)] * SENTENCES
     assert without_text(with_text("x", long))[1] == long
@@ -53,7 +53,7 @@ def test_another_sentence_is_no_second_look_at_the_picture(service, weights, mon
     subject = service.subject(service.look(picture, CATS))
     assert subject.checkpoint == CATS and subject.trace.tokens is own.trace.tokens
     torch.testing.assert_close(subject.trace.logits, whole.logits, atol=1e-5, rtol=0)
-    told = facts.answer(subject, sample="chelsea")
+    told = facts.prediction_facts(subject, sample="chelsea")
     assert [label for label, _ in told["top"]] == [label for label, _ in whole.top()]
     assert told["truth"] is None and told["notes"][-1]["values"] == {"count": 2}
     assert (
@@ -133,17 +133,17 @@ def test_a_file_of_vectors_is_the_classes_wherever_the_name_goes_and_in_a_lesson
     data = a_file(model="my-clip")
     name = service.checkpoints.vectors.name_with("my-clip?text=a cat", data, "mine.npz")
     classes = vitviz.Classes(GIVEN["labels"], GIVEN["vectors"], scale=9.0, model="my-clip")
-    assert name == f"my-clip?vectors={classes.digest[:16]}" and plain(name) == "my-clip"
+    assert name == f"my-clip?vectors={classes.digest[:16]}" and plain_name(name) == "my-clip"
     whole = vitviz.load("my-clip", folder=weights, device="cpu").with_classes(classes)
     key = service.look(service.pictures.sample("chelsea"), name)
     found = service.subject(key).trace.logits
     torch.testing.assert_close(found, whole.trace(vitviz.sample_image("chelsea")).logits, atol=1e-5, rtol=0)
     assert facts.sentence_field(service.checkpoints.inspector(name))["vectors"] == 2
-    lesson = lessons.read(lessons.everything(service, key, {"tab": "evidence"}))
+    lesson = lessons.read_lesson(lessons.lesson_zip(service, key, {"tab": "evidence"}))
     assert lesson.vectors == data and lesson.seen.checkpoint == name
     for path in (tmp_path / "x.npz", tmp_path / "x.safetensors"):
         classes.save(path)
-        assert classes_in(path.read_bytes(), path.name) == classes == vitviz.Classes.load(path)
+        assert parse_classes(path.read_bytes(), path.name) == classes == vitviz.Classes.load(path)
 
 
 def test_vectors_that_do_not_fit_or_are_too_many_or_gone_are_a_sentence(service, weights):

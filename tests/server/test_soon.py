@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from vitviz.charts.encode import encoded
+from vitviz.charts.encode import encode_image
 from vitviz.errors import VitvizError
 from vitviz.server import options
-from vitviz.server.page.figures import figures_of, framed
+from vitviz.server.page.figures import figure_frame, figures_of
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
@@ -38,7 +38,7 @@ def figure(service, key, slug) -> dict:
 def test_what_needs_no_attention_is_there_without_a_pass(service, monkeypatch):
     key = known(service)
     forbid(service.checkpoints.inspector("vitviz-tiny"), monkeypatch)
-    assert framed(service, key, "stage")["grid"]["rows"] == 28
+    assert figure_frame(service, key, "stage")["grid"]["rows"] == 28
     assert [view.slug for view in VIEWS if view.needs_no_pass] == SOON
     for view in VIEWS:
         shown = figure(service, key, view.slug)
@@ -101,5 +101,5 @@ def test_how_far_a_pass_is_can_be_asked_while_it_is_made_and_not_after(service, 
 def test_a_picture_that_is_painted_over_is_shown_so_even_when_its_trace_was_put_out(service):
     painted = Ablation(patches=[0, 1], patches_as="black")
     key = service.runs.known(service.pictures.sample("coffee"), "vitviz-tiny", without=painted)
-    assert service.image(key, "input") == encoded(service.subject(key).trace.view.picture, ".png")
+    assert service.image(key, "input") == encode_image(service.subject(key).trace.view.picture, ".png")
     assert service.image(key, "input") != service.image(known(service, None), "input")

@@ -16,7 +16,7 @@ from tests.engine.small import saved, small
 from tests.server.fork import process
 from vitviz.errors import VitvizError
 from vitviz.server import zerogpu
-from vitviz.server.page.figures import value
+from vitviz.server.page.figures import figure_value
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.traces.samples import sample_image
 from vitviz.views import VIEWS
@@ -50,15 +50,15 @@ def on_a_space(begun, tmp_path):
 
 def test_off_such_a_space_nothing_changes(monkeypatch):
     monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
-    assert not zerogpu.here()
+    assert not zerogpu.on_zerogpu()
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     assert (
-        zerogpu.lent(inspector) is inspector
+        zerogpu.with_space_gpu(inspector) is inspector
         and inspector.forward.elsewhere is None
         and "spaces" not in sys.modules
     )
     monkeypatch.setenv("SPACES_ZERO_GPU", "false")
-    assert not zerogpu.here()
+    assert not zerogpu.on_zerogpu()
 
 
 @pytest.mark.processes
@@ -102,7 +102,7 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         for layer in range(len(trace.layers)):
             np.testing.assert_allclose(file[f"attention{layer}"], trace.attention(layer), atol=1e-6)
     for view in VIEWS:
-        assert said["values"][view.slug].keys() == value(service, key, view)["summary"].keys()
+        assert said["values"][view.slug].keys() == figure_value(service, key, view)["summary"].keys()
 
 
 @pytest.mark.processes

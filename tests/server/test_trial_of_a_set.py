@@ -72,7 +72,7 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, pat
     with np.load(lessons.io.BytesIO(service.numbers(key, "trial", {"patches_as": "black"}))) as file:
         assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
     archive = lessons.zipfile.ZipFile(lessons.io.BytesIO(
-        lessons.everything(service, state["key"], {"survey.trial": key})))  # fmt: skip
+        lessons.lesson_zip(service, state["key"], {"survey.trial": key})))  # fmt: skip
     assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
 
 

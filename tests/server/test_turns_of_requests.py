@@ -63,7 +63,7 @@ def read_by_others(work: WorkQueue):
 def test_every_route_that_computes_waits_for_its_turn_and_what_is_static_for_nobody(
     page, service, key, monkeypatch
 ):
-    monkeypatch.setattr(lessons, "everything", lambda *given: b"zip")
+    monkeypatch.setattr(lessons, "lesson_zip", lambda *given: b"zip")
     without, answers = set(), {}
     with ThreadPoolExecutor(20) as threads:
         with read_by_others(service.work) as line:
@@ -95,9 +95,9 @@ def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(service, monke
         yield
 
     monkeypatch.setattr(service.work, "request_turn", turn)
-    demo = build.build(service)
+    demo = build.build_page(service)
     public = [fn for fn in demo.fns.values() if fn.api_visibility == "public"]
-    assert len(public) == len(endpoints.PUBLIC) + len(endpoints.answering())
+    assert len(public) == len(endpoints.PUBLIC) + len(endpoints.views_with_endpoints())
     for fn in public:
         with pytest.raises(gr.Error, match="a turn was asked for"):
             next(iter(fn.fn()))  # a stream asks for a turn with each result
@@ -179,14 +179,14 @@ def test_a_requests_time_is_what_it_computes_and_not_what_it_waits_within_its_tu
     now = [0.0]
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now[0]))
     work = WorkQueue(Limits(seconds=300))
-    with scheduler.one_answer(), work.request_turn():
-        assert not scheduler.begun()  # what has computed nothing yet may still be refused
+    with scheduler.as_one_request(), work.request_turn():
+        assert not scheduler.has_computed()  # what has computed nothing yet may still be refused
         now[0] += 200
         with work.turns.given_back():
             now[0] += 1_000
         with work.drawing(0):
             now[0] += 50
-        assert scheduler.begun()
+        assert scheduler.has_computed()
         cancellation.check()
         now[0] += 51
         with pytest.raises(TooMuch, match="longer than the limit of 300 seconds"):
@@ -201,7 +201,7 @@ def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
     looked = routes._looked_at
 
     def held(*given):
-        at_work.append(request_context.name())
+        at_work.append(request_context.visitor_name())
         assert go.wait(60)
         return looked(*given)
 

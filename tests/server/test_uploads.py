@@ -24,8 +24,8 @@ from vitviz.engine.images.opening import MAX_BYTES
 from vitviz.errors import ImageError
 from vitviz.server import launch as starting
 from vitviz.server.api.endpoints import Endpoints, _as_gradio_error
-from vitviz.server.options import parse
-from vitviz.server.page.build import build, launch
+from vitviz.server.options import parse_options
+from vitviz.server.page.build import build_page, launch
 from vitviz.server.page.components import FileInput, ImageUpload
 from vitviz.server.page.over_a_set import ImageSetPanel
 from vitviz.server.security import request_context, uploads
@@ -100,24 +100,24 @@ def test_no_more_than_is_accepted_is_read(own, monkeypatch):
     os.truncate(own / "huge.png", 50 * 2**30)  # takes no room, and would be read for minutes
     tracemalloc.start()
     with pytest.raises(ImageError, match="larger than 20 MB"):
-        uploads.read(own / "huge.png")
+        uploads.read_upload(own / "huge.png")
     assert tracemalloc.get_traced_memory()[1] < 3 * MAX_BYTES
     tracemalloc.stop()
     (own / "most.png").write_bytes(bytes(MAX_BYTES))
-    assert len(uploads.read(own / "most.png")) == MAX_BYTES
+    assert len(uploads.read_upload(own / "most.png")) == MAX_BYTES
 
 
 def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp_path, monkeypatch):
     strange(own, tmp_path)
     for path in (own, own / "pipe.png", own / "nothing.png", "/dev/zero"):
         with pytest.raises(uploads.NotUploaded):
-            uploads.uploaded(path)
-    monkeypatch.setattr(uploads, "uploaded", lambda path: path)
+            uploads.resolve_upload(path)
+    monkeypatch.setattr(uploads, "resolve_upload", lambda path: path)
     for path in (own / "link.png", own / "nothing.png", own, "/dev/zero"):
         with pytest.raises(uploads.NotUploaded):
-            uploads.read(path)
+            uploads.read_upload(path)
     with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(uploads.read, own / "pipe.png")
+        asked = thread.submit(uploads.read_upload, own / "pipe.png")
         try:
             with pytest.raises(uploads.NotUploaded):
                 asked.result(5)
@@ -184,11 +184,11 @@ def test_a_small_disk_is_the_limit_and_what_is_in_use_stays(monkeypatch, tmp_pat
     assert not quota.full(1) and all(file.exists() for file in files)
     room[0] = 0
     assert quota.full(1), "before the limit is reached"
-    with uploads.using([files[0]]), uploads.using([files[0]]):
+    with uploads.protect_files([files[0]]), uploads.protect_files([files[0]]):
         quota.make_room()
     assert [file.exists() for file in files] == [True, False, True, True]
     os.utime(files[0], (0, 0))
-    with uploads.using([files[0]]):
+    with uploads.protect_files([files[0]]):
         quota.make_room()
         assert files[0].exists(), "however old"
     quota.make_room()
@@ -227,7 +227,7 @@ print(folder.path, flush=True), time.sleep(60)
 
 def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
     asking = {"page": "a"}
-    monkeypatch.setattr(request_context, "page", lambda: asking["page"])
+    monkeypatch.setattr(request_context, "page_session", lambda: asking["page"])
     sessions = Sessions()
     kept = sessions.settled(sessions.begun({"picture": "coffee"}), lambda state: [state])[0]
     assert (
@@ -243,7 +243,7 @@ def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
 def test_the_page_goes_on_after_hundreds_of_other_visitors():
     """By Gradio itself, whose memory of the page is taken away."""
     service = AnalysisService(ServiceSettings(device="cpu"))
-    demo = build(service)
+    demo = build_page(service)
     numbers = {fn.api_name: number for number, fn in demo.fns.items()}
     request = gr.Request(session_hash="mine", query_params={}, headers={})
 
@@ -287,6 +287,6 @@ def test_one_file_may_have_all_that_one_request_may_bring(monkeypatch):
     demo = SimpleNamespace(blocks={}, fns={}, _queue=queue, queue=nothing)
     demo.launch = lambda **named: given.update(named)
     monkeypatch.setattr("vitviz.server.page.build._warm_up", nothing)
-    options = parse(["--upload-quota", "2000", "--device", "cpu"])
+    options = parse_options(["--upload-quota", "2000", "--device", "cpu"])
     launch(demo, AnalysisService(options.settings), options)
     assert given["max_file_size"] == uploads.Quota(options.upload_quota).request == 500_000_000

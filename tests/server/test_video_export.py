@@ -24,10 +24,10 @@ def expected(inspector, photo):
 @pytest.mark.long
 def test_an_address_and_the_endpoint_give_what_python_gives(service, key, expected):
     asked = {**ASKED, "fusion": "max", "film.seconds": "0.4"}
-    data, name = videos.asked_for(service, key, "rollout", "gif", asked)
+    data, name = videos.video_file(service, key, "rollout", "gif", asked)
     assert data == expected.gif(width=320, seconds=0.4)
     assert name == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
-    data, _ = videos.asked_for(service, key, "rollout", "mp4", asked)
+    data, _ = videos.video_file(service, key, "rollout", "mp4", asked)
     assert data == expected.mp4(width=320, seconds=0.4)
     found = Endpoints(service).film(
         "coffee", settings="fusion=max", over="layers", format="gif", width=320, seconds=0.4
@@ -43,7 +43,7 @@ def test_an_address_and_the_endpoint_give_what_python_gives(service, key, expect
 def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(service):
     without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny", without=without)
-    film = videos.film(service, key, "tokens", {})
+    film = videos.page_video(service, key, "tokens", {})
     assert len(film.frames) == len(vitviz.training_snapshots("vitviz-tiny"))
     for frame in film.frames:
         values = frame.spec.rows[0][0].values.ravel()
@@ -58,22 +58,25 @@ def test_the_class_that_is_explained_stays_while_a_training_is_shown(service, in
     likeliest = service.subject(key).trace.top(1)[0][0]
     first = service.subject(service.look(service.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
     assert first != likeliest
-    for made in (videos.film(service, key, "evidence", {}), vitviz.animation("evidence", inspector, photo)):
+    for made in (
+        videos.page_video(service, key, "evidence", {}),
+        vitviz.animation("evidence", inspector, photo),
+    ):
         titles = {made.frames[at].spec.rows[0][0].title for at in range(len(made.frames))}
         assert len(titles) == 1 and likeliest in str(*titles)
-    chosen = videos.film(service, key, "evidence", {"target": "3"})
+    chosen = videos.page_video(service, key, "evidence", {"target": "3"})
     assert service.subject(key).trace.named(3) in str(chosen.frames[0].spec.rows[0][0].title)
 
 
 def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(service, key):
     steps = len(vitviz.training_snapshots("vitviz-tiny"))
-    assert videos.offered(service, key, "rollout", {}) == {"training": steps, "layers": 8}
-    assert videos.offered(service, key, "rollout", {"layers": "3-5"})["layers"] == 3
+    assert videos.video_lengths(service, key, "rollout", {}) == {"training": steps, "layers": 8}
+    assert videos.video_lengths(service, key, "rollout", {"layers": "3-5"})["layers"] == 3
     for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
-        assert videos.offered(service, key, slow, {})["training"]["text"] == videos.TOO_LONG
+        assert videos.video_lengths(service, key, slow, {})["training"]["text"] == videos.TOO_LONG
         with pytest.raises(VitvizError, match="In Python, vitviz.animation"):
-            videos.film(service, key, slow, {})
-    told = videos.offered(service, key, "distance", {})["layers"]
+            videos.page_video(service, key, slow, {})
+    told = videos.video_lengths(service, key, "distance", {})["layers"]
     assert told["text"].startswith("{view} has no video over the layers")
     counts = []
 
@@ -83,7 +86,7 @@ def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(service,
             super().__setitem__(place, value)
 
     service._counts.get((key, "mine"), lambda: Counted([0, 0]))
-    videos.asked_for(service, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
+    videos.video_file(service, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
     assert counts == [[done, 2 * steps] for done in range(1, 2 * steps + 1)]
     assert service.far(key, "mine") == (2 * steps, 2 * steps) and service.far(key, "another") == (0, 0)
     with pytest.raises(Unknown):
@@ -141,7 +144,7 @@ def test_a_full_line_refuses_a_film(service, expected):
 
 def test_a_long_training_has_so_many_frames_and_no_more(service, key, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
-    film = videos.film(service, key, "filters", {})
+    film = videos.page_video(service, key, "filters", {})
     steps = [moment.step for moment in vitviz.training_snapshots("vitviz-tiny")]
     said = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]
     assert all(f"Training step {step}" in label for step, label in zip(said, film.labels, strict=True))
@@ -167,16 +170,18 @@ def test_a_long_training_has_so_many_frames_and_no_more(service, key, monkeypatc
 )
 def test_what_does_not_fit_is_refused(service, key, asked):
     with pytest.raises(VitvizError):
-        videos.asked_for(service, key, "rollout", "gif", {**ASKED, **asked})
+        videos.video_file(service, key, "rollout", "gif", {**ASKED, **asked})
 
 
 @pytest.mark.parametrize(
     "asked", [{"width": "9999"}, {"width": "481"}, {"width": "3"}, {"seconds": "9"}, {"seconds": "0"}]
 )
 def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(service, key, asked, monkeypatch):
-    monkeypatch.setattr(videos, "film", lambda *given, **named: pytest.fail("its figures were made"))
+    monkeypatch.setattr(videos, "page_video", lambda *given, **named: pytest.fail("its figures were made"))
     with pytest.raises(VitvizError, match="expected|no whole number"):
-        videos.asked_for(service, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()})
+        videos.video_file(
+            service, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()}
+        )
     monkeypatch.setattr(service, "look", lambda *given, **named: pytest.fail("the picture was looked at"))
     with pytest.raises(VitvizError, match="expected|no whole number"):
         Endpoints(service).film("coffee", **{name: int(one) for name, one in asked.items()})
@@ -185,14 +190,14 @@ def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(service
 def test_other_formats_views_and_keys_have_no_film(service, key):
     for wrong in (("no such key", "rollout", "gif"), (key, "cls", "gif"), (key, "rollout", "avi")):
         with pytest.raises(Unknown):
-            videos.asked_for(service, *wrong, ASKED)
+            videos.video_file(service, *wrong, ASKED)
     with pytest.raises(VitvizError, match="no figure for print"):
-        videos.asked_for(service, key, "tour", "gif", {})
+        videos.video_file(service, key, "tour", "gif", {})
 
 
 def test_an_average_over_a_set_has_none(service, key, tmp_path):
     vitviz.sample_image("rocket").save(path := tmp_path / "rocket.png")
     survey, _ = list(service.sets.surveying(key, [str(path)]))[-1]
     with pytest.raises(Unknown, match="one image"):
-        videos.asked_for(service, survey, "distance", "gif", {})
-    assert "one image" in videos.offered(service, survey, "distance", {})["training"]["text"]
+        videos.video_file(service, survey, "distance", "gif", {})
+    assert "one image" in videos.video_lengths(service, survey, "distance", {})["training"]["text"]

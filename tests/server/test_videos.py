@@ -12,7 +12,7 @@ from tests.export.helpers import of_gif
 from tests.server.helpers import COUNT, moving
 from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.server.api import figures, videos
-from vitviz.server.page.routes import decoded, live_page
+from vitviz.server.page.routes import decode_video, live_page
 from vitviz.server.services import frames
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views.printing import ALONE, PrintStyle
@@ -27,7 +27,7 @@ def however_long_a_frame_is_looked_at(monkeypatch):
 
 
 def opened(service, **more) -> dict:
-    return decoded(service, {"path": str(moving(**more))})
+    return decode_video(service, {"path": str(moving(**more))})
 
 
 def ask(service, key: str, video: str, at: int, **more) -> dict:
@@ -76,7 +76,7 @@ def test_a_visitor_has_one_video_and_no_other_file(service, key):
     broken.write_bytes(broken.read_bytes()[:-999])
     for asked in (None, {}, {"path": "/etc/passwd"}, {"path": [1]}, {"path": str(broken)}):
         with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
-            decoded(service, asked)
+            decode_video(service, asked)
     assert service.videos.of(second)  # what is refused takes nothing away
 
 
@@ -123,11 +123,11 @@ def test_what_a_view_shows_of_a_video_is_a_film(service, key):
         "film.last": "6",
         "film.ticket": "abc",
     }
-    data, name = videos.asked_for(service, key, "rollout", "gif", {**asked, "film.width": "320"})
+    data, name = videos.video_file(service, key, "rollout", "gif", {**asked, "film.width": "320"})
     drawn, times = of_gif(data)
     assert len(drawn) == 5 and name.endswith("over-video.gif") and counted == [10, 10]
     assert all(abs(one - 100) <= 5 for one in times)
-    made = videos.of_video(service, key, "rollout", {}, video, slice(2, 7), ALONE, lambda done, of: None)
+    made = videos.upload_video(service, key, "rollout", {}, video, slice(2, 7), ALONE, lambda done, of: None)
     assert str(made.labels[1]) == "Frame 3, 0.30 s"
     for at, frame in zip(range(2, 7), made.frames, strict=True):
         told = ask(service, key, video, at)
@@ -139,7 +139,7 @@ def test_what_a_view_shows_of_a_video_is_a_film(service, key):
         ("filters", {}),
     ):
         with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
-            videos.asked_for(service, key, slug, "gif", {**asked, **more})
+            videos.video_file(service, key, slug, "gif", {**asked, **more})
 
 
 def test_a_frame_brings_its_numbers_and_how_much_the_map_has_changed(service, key):

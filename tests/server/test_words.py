@@ -42,7 +42,7 @@ def test_what_the_tour_says_of_some_models_is_all_that_it_says_of_any():
 def test_each_class_of_the_shipped_checkpoint_has_a_name_of_its_own(tag):
     names = kept("server/i18n/classes", tag)
     assert {*names, "espresso"} == set(CONFIG["label_descriptions"].values())  # one is said elsewhere, too
-    assert len({*names.values(), i18n.texts(tag)["espresso"]}) == len(names) + 1
+    assert len({*names.values(), i18n.translations(tag)["espresso"]}) == len(names) + 1
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)
@@ -56,7 +56,7 @@ def test_every_translation_is_used_and_in_the_folder_of_its_text(tag):
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_no_text_is_translated_in_two_places(tag):
     files = [set(kept(room, tag)) for room in (*said_in(), "server/i18n/classes")]
-    assert sum(map(len, files)) == len(i18n.texts(tag))
+    assert sum(map(len, files)) == len(i18n.translations(tag))
 
 
 def formulas(text: str) -> list[str]:
@@ -65,7 +65,7 @@ def formulas(text: str) -> list[str]:
 
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_values_formulas_and_signs_survive(tag):
-    for english, said in i18n.texts(tag).items():
+    for english, said in i18n.translations(tag).items():
         assert said.strip() and braces(said) == braces(english) and formulas(said) == formulas(english), (
             english
         )
@@ -79,7 +79,7 @@ def test_values_formulas_and_signs_survive(tag):
 
 @pytest.mark.parametrize("tag, script", [("zh-CN", "[\u4e00-\u9fff]"), ("ko", "[\uac00-\ud7a3]")])
 def test_translations_are_in_their_language(tag, script):
-    alike = {english for english, said in i18n.texts(tag).items() if not re.search(script, said)}
+    alike = {english for english, said in i18n.translations(tag).items() if not re.search(script, said)}
     names = {"Cividis", "Inferno", "Magma", "Viridis", "exp", "logit", "Logit"}
     shapes = {"MLP: {width} → {mlp} → {width}", "A: {tokens} × {tokens} in each head"}
     assert alike <= {*names, *shapes, "{what}\n\n{how}", "{value} of {count}"}
@@ -92,14 +92,14 @@ def test_a_sentence_with_values_is_said_in_another_language(tag):
         "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity"
         " of position embeddings to draw."
     )
-    said = i18n.translated(LocalizedText(pattern, checkpoint="a.b", how=how), tag)
+    said = i18n.translate(LocalizedText(pattern, checkpoint="a.b", how=how), tag)
     assert (
         "a.b" in said
-        and i18n.texts(tag)[how] in said
+        and i18n.translations(tag)[how] in said
         and not re.search("[A-Za-z]{5}", said.replace("stem", ""))
     )
-    assert i18n.translated(NOTE, tag) != NOTE and i18n.translated("nothing of ours", tag) == "nothing of ours"
-    assert i18n.translated(LocalizedText("register {number}", number=3), tag).endswith(" 3")
+    assert i18n.translate(NOTE, tag) != NOTE and i18n.translate("nothing of ours", tag) == "nothing of ours"
+    assert i18n.translate(LocalizedText("register {number}", number=3), tag).endswith(" 3")
 
 
 def test_page_and_docs_have_one_glossary():

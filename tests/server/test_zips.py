@@ -15,7 +15,7 @@ WANTED = {"settings.json": 1_000, "upload.jpg": 100_000}
 
 
 def files(data: bytes, wanted: dict[str, int]) -> dict[str, bytes]:
-    return zips.files(io.BytesIO(data), wanted)
+    return zips.read_files(io.BytesIO(data), wanted)
 
 
 def made(*inside: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
@@ -55,7 +55,7 @@ def test_it_is_what_pythons_zipfile_reads(method, comment):
 def test_a_file_on_the_disk_is_read_as_well(tmp_path):
     (tmp_path / "a.zip").write_bytes(made(*USUAL))
     with (tmp_path / "a.zip").open("rb") as file:
-        assert zips.files(file, WANTED) == files(made(*USUAL), WANTED)
+        assert zips.read_files(file, WANTED) == files(made(*USUAL), WANTED)
 
 
 def test_no_more_than_is_wanted_is_inflated_whatever_a_zip_says_of_itself():

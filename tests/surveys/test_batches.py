@@ -20,8 +20,8 @@ from vitviz.engine import ablation
 from vitviz.errors import UnsupportedModel
 from vitviz.surveys import MEASURES, Quantity
 from vitviz.surveys.measure import MeasuredBatch, MeasuredImage
-from vitviz.surveys.measures import parts_of_samples
-from vitviz.surveys.rows import on_host
+from vitviz.surveys.measures import sample_crops
+from vitviz.surveys.rows import to_host
 from vitviz.traces.trace import Attention, Bias, ResidualWrites, Trace, TraceBatch, to_device
 
 FAMILIES = {
@@ -154,17 +154,17 @@ def test_a_measure_of_a_batch_equals_that_of_each_image(family, name):
     batch, inspector, labels = recorded(family), inspected(family), (0, 3, None)
     measure, names = MEASURES[name], ("a", "b", "c")
     try:
-        here = on_host(measure.of(MeasuredBatch(inspector, batch, labels, names)))
+        here = to_host(measure.of(MeasuredBatch(inspector, batch, labels, names)))
     except UnsupportedModel as refused:
         with pytest.raises(UnsupportedModel, match=re.escape(str(refused))):
             measure.of(MeasuredImage(inspector, batch[0], 0))
         return
     with pretended():
         elsewhere = MeasuredBatch(inspector.on("cuda:0"), on_device(batch), labels, names)
-        elsewhere = on_host(measure.of(elsewhere))
+        elsewhere = to_host(measure.of(elsewhere))
     assert here.keys() == elsewhere.keys()
     for image, trace in enumerate(batch):
-        alone = on_host(measure.of(MeasuredImage(inspector, trace, labels[image])))
+        alone = to_host(measure.of(MeasuredImage(inspector, trace, labels[image])))
         assert alone.keys() == {key for key in here if labels[image] is not None or key not in LABELLED}
         for key, value in alone.items():
             near = {"rtol": 1e-6, "atol": 1e-6 * max(1, np.abs(value).max()), "err_msg": key}
@@ -209,7 +209,7 @@ FIVE = ["distance", "prefix_mass", "entropy", "ledger", "lens"]
 )
 def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
     """Counted with attention in one fused kernel, as on CUDA; views and empty tensors are no launch."""
-    images = parts_of_samples()[:16]
+    images = sample_crops()[:16]
     given = [(image, number) for number, image in enumerate(images)] if "accuracy" in measures else images
     with pretended():
         vitviz.survey(given[:2], gpu, measures, batch=8)  # the first pass proves what it captures
@@ -232,7 +232,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
 @pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 5])
 def test_a_survey_does_not_depend_on_the_size_of_batches(gpu, batch):
-    images = parts_of_samples()[:5]
+    images = sample_crops()[:5]
     measures = [*FIVE, "skip"]
     with pretended():
         found, wanted = (

@@ -162,8 +162,11 @@ def test_confusions_and_surest_errors_are_those_of_the_pictures(made, inspector,
 
 
 def test_names_that_spreadsheets_would_compute_are_made_harmless():
-    from vitviz.surveys.report import harmless
+    from vitviz.surveys.report import escape_formula
 
     assert (
-        harmless("=1+1") == "'=1+1" and harmless("a=1") == "a=1" and harmless("") == "" and harmless(-1) == -1
+        escape_formula("=1+1") == "'=1+1"
+        and escape_formula("a=1") == "a=1"
+        and escape_formula("") == ""
+        and escape_formula(-1) == -1
     )

@@ -10,7 +10,7 @@ import pytest
 import vitviz
 from tests.engine.small import small
 from tests.surveys.conftest import noise
-from vitviz.analyses.faithfulness.ranking import in_all_scores, standing
+from vitviz.analyses.faithfulness.ranking import ranking_rows, ranking_rows_all_scores
 from vitviz.errors import VitvizError
 
 model_of = cache(lambda outputs: small(num_classes=outputs))
@@ -60,11 +60,13 @@ def test_values_are_in_the_table_and_no_answer(pictures, logits, tmp_path):
 
 def test_a_trial_over_a_set_ranks_by_the_value(pictures):
     found = vitviz.survey(pictures[:2], inspected(1, "value"), ["trial"])
-    rows = standing(found)
-    assert str(rows) == str(standing(found, score="logit")) and all(np.isfinite(row["gap"]) for row in rows)
-    assert {"gap_logit"} <= {*in_all_scores(found)[0]} and np.isnan(rows[0]["alike"])
+    rows = ranking_rows(found)
+    assert str(rows) == str(ranking_rows(found, score="logit")) and all(
+        np.isfinite(row["gap"]) for row in rows
+    )
+    assert {"gap_logit"} <= {*ranking_rows_all_scores(found)[0]} and np.isnan(rows[0]["alike"])
     with pytest.raises(VitvizError, match="gives values"):
-        standing(found, score="kept")
+        ranking_rows(found, score="kept")
 
 
 def test_one_output_answers_no_or_yes(pictures, logits):

@@ -157,7 +157,7 @@ def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
     import threading
     import time
 
-    from vitviz.surveys.rows import ahead
+    from vitviz.surveys.rows import compute_ahead
 
     def slow(number):
         time.sleep(0.01 * (number % 3))
@@ -166,7 +166,7 @@ def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
         return number
 
     others = set(threading.enumerate())  # a survey of another test may still read
-    running = ahead(iter(range(9)), slow, depth=4)
+    running = compute_ahead(iter(range(9)), slow, depth=4)
     assert [next(running) for _ in range(7)] == list(range(7))
     with pytest.raises(KeyError):
         next(running)
@@ -174,10 +174,12 @@ def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
 
 
 def test_no_more_is_read_ahead_than_asked_for():
-    from vitviz.surveys.rows import ahead
+    from vitviz.surveys.rows import compute_ahead
 
     read = []
-    running = ahead((read.append(number) or number for number in range(1000)), lambda number: number, depth=5)
+    running = compute_ahead(
+        (read.append(number) or number for number in range(1000)), lambda number: number, depth=5
+    )
     next(running)
     assert len(read) == 5
     running.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vitviz.errors import VitvizError
-from vitviz.surveys.moments import Moments, added
+from vitviz.surveys.moments import Moments, add_sums
 
 
 def parts(values, cuts):
@@ -54,7 +54,7 @@ def test_other_shapes_and_no_pictures_are_refused():
 
 
 def test_a_quantity_that_only_some_pictures_have_keeps_its_own_count():
-    both = added(
+    both = add_sums(
         {"a": Moments.from_values(np.ones(3))},
         {"a": Moments.from_values(np.zeros(1)), "b": Moments.from_values(np.ones(2))},
     )

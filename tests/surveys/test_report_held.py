@@ -13,7 +13,7 @@ import vitviz
 from vitviz.errors import VitvizError
 from vitviz.surveys import Moments, Quantity
 from vitviz.surveys.parts import RANKS
-from vitviz.surveys.report import harmless, page_of
+from vitviz.surveys.report import escape_formula, page_of
 from vitviz.surveys.result import KEPT, LISTED, Mistakes, Survey
 from vitviz.surveys.rows import Row, Skipped, SurveyPart
 
@@ -94,7 +94,7 @@ def test_reasons_in_memory_are_bounded(inspector):
 
 @pytest.mark.parametrize("begins", list("=+-@\t\r"))
 def test_no_name_is_a_formula(begins):
-    assert harmless(begins + "1") == "'" + begins + "1" and harmless("x" + begins) == "x" + begins
+    assert escape_formula(begins + "1") == "'" + begins + "1" and escape_formula("x" + begins) == "x" + begins
 
 
 def test_one_picture_has_no_standard_error_and_json_says_null(inspector, pictures, tmp_path):

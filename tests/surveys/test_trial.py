@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import vitviz
-from vitviz.analyses.faithfulness.evaluation import trial_of
-from vitviz.analyses.faithfulness.pointing import covered, energy, hit
-from vitviz.analyses.faithfulness.ranking import standing
+from vitviz.analyses.faithfulness.evaluation import evaluate_methods
+from vitviz.analyses.faithfulness.pointing import box_coverage, energy_in_boxes, pointing_hit
+from vitviz.analyses.faithfulness.ranking import ranking_rows
 from vitviz.engine.studies import saliency
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Boxes
@@ -52,7 +52,7 @@ def test_the_means_are_those_of_the_single_trials(found, inspector, measure):
         trace = inspector.trace(vitviz.sample_image(name))
         first, second = trace.logits.topk(2).indices.tolist()
         one = [
-            trial_of(
+            evaluate_methods(
                 saliency.explained(inspector, trace, first, protocol),
                 ["ledger", "centre"],
                 protocol,
@@ -86,8 +86,12 @@ def test_boxes_are_moved_onto_the_input(found, inspector, measure):
         x = [(value - left) / (right - left) * trace.grid.pixels[0] for value in (10, 200)]
         y = [(value - top) / (bottom - top) * trace.grid.pixels[0] for value in (20, 150)]
         box = (max(x[0], 0), max(y[0], 0), x[1], y[1])
-        expected.append(energy(saliency.saliency(inspector, trace, int(trace.logits.argmax()), "ledger").map,
-                               covered(trace.grid, [box])))  # fmt: skip
+        expected.append(
+            energy_in_boxes(
+                saliency.saliency(inspector, trace, int(trace.logits.argmax()), "ledger").map,
+                box_coverage(trace.grid, [box]),
+            )
+        )
     assert found.moments("energy").count == 2, "a picture without boxes has nothing to say"
     assert found.mean("energy")[0] == pytest.approx(np.mean(expected), abs=1e-4)
 
@@ -144,7 +148,9 @@ def test_who_cannot_be_told_apart_shares_a_rank():
     hard = np.linspace(0, 0.5, 20)  # pictures differ far more than maps do
     noise = 0.01 * np.array([1, -1] * 10)
     gaps = [hard + 0.05, hard + 0.02, hard, hard + noise]
-    rows = {row["method"]: row for row in standing(Known(gaps, ("ledger", "chefer", "rollout", "random")))}
+    rows = {
+        row["method"]: row for row in ranking_rows(Known(gaps, ("ledger", "chefer", "rollout", "random")))
+    }
     assert {name: row["rank"] for name, row in rows.items()} == {
         "ledger": 1,
         "chefer": 2,
@@ -160,7 +166,7 @@ def test_the_rank_is_by_the_score_that_is_asked_for():
     kept, probability, logit = ([pictures + far, pictures] for far in (0.0, 0.1, -3.0))
     survey = Known([], ("ledger", "random"), (kept, probability, logit))
     for score, ranks in (("kept", [1, 1]), ("probability", [1, 2]), ("logit", [1, 2])):
-        rows = standing(survey, score=score)
+        rows = ranking_rows(survey, score=score)
         assert [row["rank"] for row in rows] == ranks
         assert rows[0]["method"] == ("random" if score == "logit" else "ledger")
         assert {row["method"]: row["beats_chance"] for row in rows} == {
@@ -215,11 +221,11 @@ def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
         numbers = torch.Generator().manual_seed(measure._seed_of(picture))
         drawn = torch.rand(grid.rows, grid.cols, generator=numbers, dtype=torch.float64)
         boxes = measure.boxes.on_input(picture.name, picture.trace)
-        assert found["hit"][1] == hit(drawn, grid, boxes)
-        assert found["energy"][1] == pytest.approx(energy(drawn, covered(grid, boxes)))
+        assert found["hit"][1] == pointing_hit(drawn, grid, boxes)
+        assert found["energy"][1] == pytest.approx(energy_in_boxes(drawn, box_coverage(grid, boxes)))
         first = int(picture.trace.logits.argmax())
         one = saliency.explained(picture.inspector, picture.trace, first)
-        own = trial_of(one, ["random"], "dropped", measure._seed_of(picture), SHARES, 1)
+        own = evaluate_methods(one, ["random"], "dropped", measure._seed_of(picture), SHARES, 1)
         assert found["most"][0, 1, 1] == pytest.approx(own.areas("random")[0], abs=1e-5)
         assert again.of(picture)["most"][0, 1, 1] != found["most"][0, 1, 1]
 
@@ -227,7 +233,7 @@ def test_every_picture_has_a_random_map_of_its_own_and_of_the_seed(seen):
 def test_the_true_class_is_explained_where_that_is_asked_for(seen):
     measure, (labelled, other) = FaithfulnessMeasure(("ledger",), label=True), seen
     passes = saliency.explained(labelled.inspector, labelled.trace, 5)
-    own = trial_of(passes, ["ledger"], "dropped", 0, SHARES, 1)
+    own = evaluate_methods(passes, ["ledger"], "dropped", 0, SHARES, 1)
     found = measure.of(labelled)
     for k, score in enumerate(("kept", "probability", "logit")):
         assert found["most"][0, 0, k] == pytest.approx(own.areas("ledger", score)[0], abs=1e-4)
@@ -242,7 +248,7 @@ def test_saco_is_measured_where_it_is_asked_for(seen):
     measure = FaithfulnessMeasure(("ledger", "centre"), saco=True)
     found = measure.of(picture)
     passes = saliency.explained(picture.inspector, picture.trace, int(picture.trace.logits.argmax()))
-    own = trial_of(passes, ["ledger", "centre"], "dropped", measure._seed_of(picture), SHARES, 1)
+    own = evaluate_methods(passes, ["ledger", "centre"], "dropped", measure._seed_of(picture), SHARES, 1)
     for j, method in enumerate(("ledger", "centre")):
         assert found["saco"][0, j] == pytest.approx(own.curves[method].saco, abs=1e-4)
     assert "saco" not in FaithfulnessMeasure(("ledger",)).of(picture)

@@ -7,7 +7,7 @@ import pytest
 
 import vitviz
 from tests.refusing import WHY, refuse
-from vitviz.analyses.faithfulness.ranking import refused, said_of_refused, standing
+from vitviz.analyses.faithfulness.ranking import ranking_rows, refusal_texts, refused_methods
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.surveys.rows import Refusal
 from vitviz.surveys.sources import SourceImage
@@ -43,9 +43,9 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
     found.append(vitviz.survey(pictures, inspector, [measure], **asked))
     found.append(vitviz.survey(pictures, inspector, [measure], **asked))  # of parts alone
     for one in found:
-        assert sorted(row["method"] for row in standing(one)) == ["ledger", "random"]
-        assert refused(one) == {"chefer": Refusal(1, "photos/rocket.png", WHY)}
-        assert said_of_refused(one) == [
+        assert sorted(row["method"] for row in ranking_rows(one)) == ["ledger", "random"]
+        assert refused_methods(one) == {"chefer": Refusal(1, "photos/rocket.png", WHY)}
+        assert refusal_texts(one) == [
             "Chefer et al. 2021 is not ranked: it does not apply to 1 of 3 images. The first is"
             f" photos/rocket.png: {WHY}"
         ]
@@ -57,9 +57,9 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
 def test_a_second_class_that_has_no_map_ends_no_survey(pictures, inspector, trace, monkeypatch):
     refuse(monkeypatch, "chefer", trace, trace.logits.topk(2).indices[1].item())
     found = vitviz.survey(pictures, inspector, [FaithfulnessMeasure(("ledger", "chefer"))])
-    rows = {row["method"]: row for row in standing(found)}
-    assert rows["chefer"]["rank"] >= 1 and refused(found) == {}
+    rows = {row["method"]: row for row in ranking_rows(found)}
+    assert rows["chefer"]["rank"] >= 1 and refused_methods(found) == {}
     assert math.isnan(rows["chefer"]["alike"]) and not math.isnan(rows["ledger"]["alike"])
-    (said,) = said_of_refused(found)
+    (said,) = refusal_texts(found)
     assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 images" in said
     assert said.endswith(f"photos/coffee.png: {WHY}")

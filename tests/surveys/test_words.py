@@ -12,7 +12,7 @@ import vitviz
 from tests.engine import test_text
 from tests.engine.looking import inspect, noise
 from vitviz import analyses
-from vitviz.analyses.words import LISTS, Spread, explained, random_squares
+from vitviz.analyses.words import LISTS, Spread, explain_head, random_squares
 from vitviz.errors import VitvizError
 from vitviz.surveys import surveying
 
@@ -105,16 +105,16 @@ def test_planted_words_are_found_in_their_order_and_then_it_stops():
     c = 5 * rng.standard_normal((200, 1)) * vectors[7] + 3 * rng.standard_normal((200, 1)) * vectors[3]
     c += 0.05 * rng.standard_normal((200, 12)) + 4 * vectors[1]  # and what is the same for every picture
     mean, rows = c.mean(axis=0), c - c.mean(axis=0)
-    chosen, shares, _ = explained(mean * 200**0.5, rows, vectors, drawn(30, 12), 6)
+    chosen, shares, _ = explain_head(mean * 200**0.5, rows, vectors, drawn(30, 12), 6)
     assert chosen[:2] == [7, 3] and 20 not in chosen and 1 not in chosen
     assert sum(shares[:2]) > 0.99 and (len(shares) > len(chosen) or len(shares) == 6)
     alone = 0.05 * np.random.default_rng(2).standard_normal((200, 12))
-    chosen, shares, chance = explained(
+    chosen, shares, chance = explain_head(
         alone.mean(0) * 200**0.5, alone - alone.mean(0), vectors, drawn(30, 12), 6
     )
     assert chosen == [] and len(shares) == 1 and shares[0] <= chance[0]
-    assert explained(np.ones(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
-    assert explained(np.zeros(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
+    assert explain_head(np.ones(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
+    assert explain_head(np.zeros(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
 
 
 def test_random_vectors_are_unit_in_the_embedding():
@@ -135,7 +135,7 @@ def test_chance_is_passed_by_chance_once_in_twentyone_lists():
         c = rng.standard_normal((40, 6)) * [3, 2, 1, 1, 0.5, 0.2]
         lists = rng.standard_normal((LISTS, 10, 6)) ** 2
         passed += bool(
-            explained(c.mean(0) * 40**0.5, c - c.mean(0), rng.standard_normal((10, 6)), lists, 1)[0]
+            explain_head(c.mean(0) * 40**0.5, c - c.mean(0), rng.standard_normal((10, 6)), lists, 1)[0]
         )
     assert 8 <= passed <= 32  # 19 are expected; 2.5 standard deviations below and 3 above
 
@@ -205,5 +205,5 @@ def test_along_one_axis_nothing_is_beyond_chance(seed):
     rows = rng.standard_normal((2, 1)) * rng.standard_normal((1, 12))
     vectors = rng.standard_normal((9, 12))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    chosen, shares, chance = explained(np.zeros(12), rows, vectors, random_squares(9, 4, 12), 5)
+    chosen, shares, chance = explain_head(np.zeros(12), rows, vectors, random_squares(9, 4, 12), 5)
     assert chosen == [] and shares == pytest.approx([1.0]) == chance

@@ -13,7 +13,7 @@ from vitviz.server.api.endpoints import Endpoints, endpoint
 from vitviz.server.options import ServiceSettings
 from vitviz.server.page.figures import figures_of
 from vitviz.server.services.analysis_service import AnalysisService
-from vitviz.surveys import parts_of_samples
+from vitviz.surveys import sample_crops
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
 from vitviz.views.compared import CURVES
@@ -37,7 +37,7 @@ def keys(service):
 def surveys():
     measures = ["similarity", "distance", "entropy", "skip"]
     loaded = [vitviz.load(name, device="cpu") for name in ("vitviz-tiny", EARLY)]
-    return [vitviz.survey(parts_of_samples(), one, measures, batch=8) for one in loaded]
+    return [vitviz.survey(sample_crops(), one, measures, batch=8) for one in loaded]
 
 
 def close(found, expected):
@@ -139,7 +139,7 @@ def test_a_model_without_a_class_token(tmp_path):
 
     for family, known in (("norm, then average", True), ("gated, averaged", False)):
         inspector = inspect(small_model(family).float())
-        *_, survey = surveying(parts_of_samples()[:6], inspector, LAYERS)
+        *_, survey = surveying(sample_crops()[:6], inspector, LAYERS)
         subject = ViewContext(inspector, inspector.trace(noise()), sampled=lambda survey=survey: survey)
         settings = VIEW.settings({}, subject.about)
         numbers = VIEW.numbers(subject, settings)
@@ -194,7 +194,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(service, keys, t
     from vitviz.server.page.over_a_set import ImageSetPanel
     from vitviz.server.security import uploads
 
-    monkeypatch.setattr(uploads, "uploaded", lambda path: path)
+    monkeypatch.setattr(uploads, "resolve_upload", lambda path: path)
     paths = []
     for number in range(4):
         paths.append(str(tmp_path / f"{number}.png"))

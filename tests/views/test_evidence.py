@@ -9,7 +9,7 @@ import torch
 import vitviz
 from tests.engine.accounts import small_model
 from tests.engine.looking import inspect, noise
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import WrongSetting
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
@@ -25,7 +25,7 @@ def subject(inspector, trace):
 
 def asked(subject, name: str, **given: str) -> np.ndarray:
     settings = VIEW.settings(given, subject.about)
-    return VIEW.declared(name).checked(VIEW.item(subject, name, settings), subject.about)
+    return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
 @pytest.mark.parametrize("given", [{}, {"target": "7"}, {"target": "193-7"}, {"relative": "yes"}])
@@ -319,7 +319,7 @@ def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
     block, kept, dim = model.blocks[4], {}, trace.layers[0].v.shape[-1]
     side = 3 * dim * ("query", "key", "value").index(into)
     rows = slice(side + dim, side + 2 * dim)
-    pixels = subject.inspector.forward.pixels([as_seen(trace.view, subject.inspector.preprocessing)])
+    pixels = subject.inspector.forward.pixels([input_from_view(trace.view, subject.inspector.preprocessing)])
 
     def answer(**hooks):
         handles = [

@@ -10,7 +10,7 @@ from PIL import Image
 import vitviz
 from vitviz.analyses import patches_kept, shuffled_pieces
 from vitviz.analyses.protocol import DRAWS, SHARES, WAYS
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.studies import perturbation
@@ -40,7 +40,7 @@ def subject():
 
 def asked(subject, name, **given):
     settings = VIEW.settings({key: str(value) for key, value in given.items()}, subject.about)
-    return VIEW.declared(name).checked(VIEW.item(subject, name, settings), subject.about)
+    return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
 def point(subject, kind, step):
@@ -57,7 +57,7 @@ def test_nothing_done_is_the_plain_answer_to_the_bit(subject, way):
     for logits in made._answers(subject, way, 0):
         assert torch.equal(logits, trace.logits)
     picture = prepare(open_image(vitviz.sample_image("coffee")), inspector.preprocessing)
-    seen = as_seen(trace.view, inspector.preprocessing)
+    seen = input_from_view(trace.view, inspector.preprocessing)
     assert torch.equal(seen.tensor, picture.tensor), "what the draws begin with is the model's own input"
 
 
@@ -246,6 +246,8 @@ def test_other_pictures_are_all_but_its_own_and_end_in_what_is_said_to_them(subj
     names = made.draw_names(subject, "ground")
     assert names == tuple(one.title for one in samples() if one.name != "coffee")
     close(made._answers(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)
-    alone = perturbation.others_of(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
+    alone = perturbation.other_images(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
     with pytest.raises(UnsupportedModel, match="no second picture"):
-        perturbation.answers(subject.inspector, subject.trace, "texture", 3, others=[*alone.values()])
+        perturbation.perturbed_logits(
+            subject.inspector, subject.trace, "texture", 3, others=[*alone.values()]
+        )

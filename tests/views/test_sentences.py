@@ -9,14 +9,14 @@ import torch
 
 import vitviz
 from tests.engine import contrastive
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
 from vitviz.views.evidence import AttributionView, sentences
-from vitviz.views.languages import translated
+from vitviz.views.languages import translate
 from vitviz.views.printing import PrintStyle
-from vitviz.views.scripts import declared, framed
+from vitviz.views.scripts import figure_frame, view_declaration
 
 VIEW = AttributionView()
 MANY = [f"thing {number}" for number in range(40)]
@@ -102,7 +102,7 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
     classes = vitviz.text(inspector, ["a cat", "the dog"])
     asked = inspector.with_classes(replace(classes, scale=20.0, bias=-3.0))
     subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
-    pixels = as_seen(subject.trace.view, inspector.preprocessing).tensor[None]
+    pixels = input_from_view(subject.trace.view, inspector.preprocessing).tensor[None]
     with torch.no_grad():
         picture = model.encode_image(pixels, normalize=True)[0]
     one, other = (classes.vectors @ picture).tolist()
@@ -120,13 +120,13 @@ def test_a_sentence_that_is_a_word_of_the_page_stays_as_it_was_written(inspector
     asked = inspector.with_classes(vitviz.text(inspector, ["Tokens", "the dog"]))
     subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
     title = VIEW.spec(subject, VIEW.settings({"target": "0"}, subject.about), PrintStyle()).rows[0][0].title
-    assert "Tokens" in translated(title, tag) and translated("Tokens", tag) != "Tokens"
-    assert framed(subject, "evidence")["written"] == ["Tokens"]
+    assert "Tokens" in translate(title, tag) and translate("Tokens", tag) != "Tokens"
+    assert figure_frame(subject, "evidence")["written"] == ["Tokens"]
 
 
 def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspector):
     def offered(one):
-        controls = {control["name"]: control for control in declared(VIEW, one)["controls"]}
+        controls = {control["name"]: control for control in view_declaration(VIEW, one)["controls"]}
         return "sentences" in dict(controls["show"]["options"]), "least" in controls
 
     assert offered(subject) == (True, True)

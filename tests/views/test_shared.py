@@ -31,7 +31,7 @@ def test_four_askers_at_once_measure_once(monkeypatch):
     def ask():
         start.wait()
         asking.release()
-        found.append(seen.distances_of(looked))
+        found.append(seen.shared_distances(looked))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     [thread.start() for thread in threads]
@@ -52,7 +52,7 @@ def test_one_that_fails_is_made_again_and_another_is_not_waited_for(monkeypatch)
     for expected in (False, True):
         fails[:] = [not expected]
         try:
-            seen.distances_of(looked)
+            seen.shared_distances(looked)
             assert expected
         except MemoryError:
             assert not expected

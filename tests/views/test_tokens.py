@@ -32,7 +32,7 @@ def subject(inspector, trace):
 
 def item(subject, name, **given):
     settings = VIEW.settings({key: str(value) for key, value in given.items()}, subject.about)
-    return VIEW.declared(name).checked(VIEW.item(subject, name, settings), subject.about)
+    return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
 @pytest.mark.parametrize("norm, mean", [("raw", "in"), ("final", "out")])

@@ -12,7 +12,7 @@ import vitviz
 from tests.engine.looking import noise, perturbed
 from tests.engine.small import small
 from tests.views.helpers import TOUR, item, spoken, subject, unpacked
-from vitviz.engine.forward.shuffling import as_seen
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
@@ -231,7 +231,7 @@ def test_a_path_back_is_followed_by_writers_to_the_patch_that_gives_most(plain):
         for at, one in listened.items()
     ]
     with torch.no_grad():
-        model(plain.inspector.forward.pixels([as_seen(trace.view, plain.inspector.preprocessing)]))
+        model(plain.inspector.forward.pixels([input_from_view(trace.view, plain.inspector.preprocessing)]))
     for handle in handles:
         handle.remove()
 

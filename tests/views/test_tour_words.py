@@ -10,7 +10,7 @@ from tests.engine.looking import perturbed
 from tests.engine.small import SMALL, small
 from tests.views.helpers import TOUR, spoken, subject, unpacked
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
-from vitviz.views.tour.steps import texts
+from vitviz.views.tour.steps import tour_texts
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,6 @@ def test_texts_are_keys_and_formulas_are_plain(plain):
     ],
 )
 def test_every_text_is_known_to_translators(name, changes):
-    known = set(texts())
+    known = set(tour_texts())
     for step in TOUR.summary(subject(small(name, **changes)))["steps"]:
         assert {step["title"], *step["said"], *step["shapes"], step["attempt"]} <= known

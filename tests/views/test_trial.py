@@ -35,13 +35,13 @@ def subject(small_inspector, small_trace):
 
 @pytest.fixture(scope="module")
 def whole(subject):
-    return compute.whole(subject, CLASS, "dropped", FEW)
+    return compute.evaluate_all(subject, CLASS, "dropped", FEW)
 
 
 def asked(subject, name, **given):
     settings = VIEW.settings(given, subject.about)
     return json.loads(
-        VIEW.declared(name).checked(VIEW.item(subject, name, settings), subject.about).tobytes()
+        VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about).tobytes()
     )
 
 
@@ -54,7 +54,7 @@ def test_groups_hold_each_method_once_and_no_other_kind_whatever_their_number(mo
     """Fewer usual methods move every later border between groups."""
     usual = [name for name in ORDER if name not in DENSE]
     monkeypatch.setattr(view, "ORDER", (*usual[: len(usual) - 2 - left_out], *DENSE, *usual[-2:]))
-    groups = list(dict.fromkeys(map(view.group_of, view.ORDER)))
+    groups = list(dict.fromkeys(map(view.method_group, view.ORDER)))
     assert [name for group in groups for name in group] == list(view.ORDER)
     assert all(len(group) <= view.TOGETHER for group in groups)
     assert all(len({name in DENSE for name in group}) == 1 for group in groups)
@@ -91,25 +91,25 @@ def test_what_travels_is_the_trial(subject, whole):
 
 
 def test_in_chance_s_band_run_19_of_20_maps_and_no_share_below_nothing(whole):
-    low, high = compute.reach(whole, "most", "logit")
+    low, high = compute.chance_band(whole, "most", "logit")
     draws = np.array([draw.most["logit"].numpy() for draw in whole.draws])
     t9 = 2.262157 * (1 + 1 / 10) ** 0.5  # Student's t with 9 degrees of freedom at 97.5 %, from a table
     np.testing.assert_allclose(low, draws.mean(0) - t9 * draws.std(0, ddof=1), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose((low + high) / 2, draws.mean(0), rtol=1e-4)
     for side in ("most", "least"):
-        low, high = compute.reach(whole, side, "probability")
+        low, high = compute.chance_band(whole, side, "probability")
         assert min(low) >= 0 and max(high) <= 1 and all(a <= b for a, b in zip(low, high, strict=True))
 
 
 def test_numbers_and_table_are_those_of_the_trial(whole):
-    arrays = compute.arrays(whole)
+    arrays = compute.result_arrays(whole)
     names = arrays["methods"].tolist()
     assert arrays["maps"].shape == (5, 4, 4) and arrays["curves"].shape == (5, 2, 3, 11)
     at, scores = names.index("ledger"), arrays["scores"].tolist()
     areas = np.trapezoid(arrays["curves"], arrays["shares"], axis=-1)
     np.testing.assert_allclose(areas, arrays["areas"], atol=1e-12)
     assert arrays["areas"][at, :, scores.index("logit")] == pytest.approx(whole.areas("ledger", "logit"))
-    rows = list(csv.DictReader(io.StringIO(compute.table(whole).decode())))
+    rows = list(csv.DictReader(io.StringIO(compute.result_csv(whole).decode())))
     assert len(rows) == 5 and rows[0]["rank"] == "1" and rows[0]["patches_as"] == "dropped"
     assert float(rows[0]["gap_probability"]) == pytest.approx(whole.ranking()[0][1])
     assert {row["reason"] for row in rows} == {""}
@@ -119,7 +119,7 @@ def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(who
     reason = "mine: not applicable, because no attention has a gradient."
     part = whole.part("random")
     refused = replace(whole, refused={"grad_cam": reason})
-    *ranked, last = csv.DictReader(io.StringIO(compute.table(refused).decode()))
+    *ranked, last = csv.DictReader(io.StringIO(compute.result_csv(refused).decode()))
     assert [row["method"] for row in ranked] == [name for name, _ in whole.ranking()]
     assert (last["method"], last["title"], last["reason"]) == ("grad_cam", TITLES["grad_cam"], reason)
     assert last["rank"] == last["gap_probability"] == last["saco"] == "", "no number where there is none"
@@ -129,12 +129,12 @@ def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(who
 
 
 def test_another_class_and_what_knows_no_class(subject, whole):
-    name, found = compute.sensitivity(subject, CLASS, ["rollout", "ledger"])
+    name, found = compute.class_sensitivity_column(subject, CLASS, ["rollout", "ledger"])
     order = subject.trace.logits.argsort(descending=True).tolist()
     assert name == subject.trace.named(next(one for one in order if one != CLASS))
     assert found["rollout"] == pytest.approx(1) and found["ledger"] < 0.99
     ranked = [one for one, _ in whole.ranking()]
-    figure = compute.matrix(whole, "probability", (name, found))
+    figure = compute.correlation_matrix(whole, "probability", (name, found))
     at = ranked.index("rollout")
     assert figure.values.shape == (5, 7) and figure.values[at, 6] == found["rollout"]
     said, row, col = (line.values["line"] for line in figure.told)
@@ -147,18 +147,20 @@ def test_another_class_and_what_knows_no_class(subject, whole):
 
 
 def test_verdicts_are_sentences(whole):
-    from vitviz.analyses.faithfulness.ranking import level, verdict
+    from vitviz.analyses.faithfulness.ranking import tied_methods_text, verdict_text
 
     tied = replace(whole, curves={**whole.curves, "chefer": whole.curves["ledger"]})
     for trial, count in ((whole, 1), (tied, 2)):
-        said = verdict(trial)
+        said = verdict_text(trial)
         assert isinstance(said, LocalizedText) and TITLES[trial.ranking()[0][0]] in said
         first, *others = trial.beats_chance()
         near = [name for name in others if trial.tied(first, name)]
-        assert len(near) == len(others) == count - 1 and all(TITLES[name] in level(trial) for name in near)
-        assert bool(near) is bool(level(trial)) is ("within noise" in said)
-    blind = trials.together([made_part(whole, name) for name in ("random", "rollout")])
-    assert verdict(blind).pattern.startswith("No method beats")
+        assert len(near) == len(others) == count - 1 and all(
+            TITLES[name] in tied_methods_text(trial) for name in near
+        )
+        assert bool(near) is bool(tied_methods_text(trial)) is ("within noise" in said)
+    blind = trials.join_results([made_part(whole, name) for name in ("random", "rollout")])
+    assert verdict_text(blind).pattern.startswith("No method beats")
 
 
 def made_part(whole, name):
@@ -191,7 +193,7 @@ def test_a_reason_keeps_its_sentence(subject, monkeypatch):
         raise UnsupportedModel(not_applicable("mine", LocalizedText("no attention has a gradient")))
 
     monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, "chefer": refusing})
-    told = compute.one(compute.evaluate_method(subject, 6, "dropped", "chefer"))
+    told = compute.method_json(compute.evaluate_method(subject, 6, "dropped", "chefer"))
     assert told["refused"]["text"] == "{checkpoint}: not applicable, because {reason}."
     assert told["refused"]["values"]["reason"]["text"] == "no attention has a gradient"
 
@@ -199,9 +201,9 @@ def test_a_reason_keeps_its_sentence(subject, monkeypatch):
 def test_a_map_with_ties_is_the_mean_of_its_orders_and_one_without_has_one(inspector, trace):
     passes = compute.passes_of(ViewContext(inspector, trace), CLASS)
     tied, single = torch.zeros(14, 14), torch.arange(196.0).view(14, 14)
-    from vitviz.analyses.faithfulness.curves import curves_of
+    from vitviz.analyses.faithfulness.curves import removal_curves
 
-    found, sets = curves_of(
+    found, sets = removal_curves(
         {"tied": tied, "single": single}, passes.answers, (CLASS,), CLASS, (0.0, 0.5, 1.0), 0, 3
     )
     assert sets == 2 + 3 * 2 + 10 + 2 + 10  # both ends, two halves an order, ten groups each

@@ -10,7 +10,7 @@ import pytest
 
 import vitviz
 from tests.refusing import WHY, refuse
-from vitviz.analyses.faithfulness.ranking import standing, verdict_over
+from vitviz.analyses.faithfulness.ranking import ranking_rows, verdict_text_over_images
 from vitviz.analyses.protocol import TITLES
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
@@ -40,19 +40,19 @@ def subject(inspector):
 def asked(subject, **given):
     settings = VIEW.settings(given, subject.about)
     item = VIEW.item(subject, "standing", settings)
-    return json.loads(VIEW.declared("standing").checked(item, subject.about).tobytes(), parse_constant=int)
+    return json.loads(VIEW.find_item("standing").checked(item, subject.about).tobytes(), parse_constant=int)
 
 
 @pytest.mark.parametrize("score", ["probability", "kept", "logit"])
 def test_the_rows_are_where_the_survey_says_that_methods_stand(subject, score):
     for place, protocol in enumerate(("mean", "black")):
         told = asked(subject, patches_as=protocol, score=score)
-        expected = standing(subject.survey, place, score)
+        expected = ranking_rows(subject.survey, place, score)
         assert told["patches_as"] == protocol and math.isnan(expected[at(expected, "random")]["alike"])
         expected[at(expected, "random")]["alike"] = None  # JSON knows no NaN
         assert told["rows"] == expected
     assert told["pictures"] == VIEW.summary(subject)["pictures"] == 3 and len(told["rows"]) == 4
-    assert told["verdict"] == vars_of(verdict_over(told["rows"], 3))
+    assert told["verdict"] == vars_of(verdict_text_over_images(told["rows"], 3))
 
 
 def at(rows, method):
@@ -60,9 +60,9 @@ def at(rows, method):
 
 
 def vars_of(sentence):
-    from vitviz.traces.localized_text import travelling
+    from vitviz.traces.localized_text import text_to_json
 
-    return json.loads(json.dumps(travelling(sentence)))
+    return json.loads(json.dumps(text_to_json(sentence)))
 
 
 def test_what_was_not_tried_is_told_as_what_was(subject):
@@ -83,7 +83,7 @@ def test_what_is_taken_home_is_the_same_by_every_score(subject):
     names, scores = arrays["methods"].tolist(), arrays["scores"].tolist()
     assert [row["method"] for row in rows] == names and rows[0]["title"] == TITLES[names[0]]
     for k, score in enumerate(scores):
-        for row in standing(subject.survey, 1, score):
+        for row in ranking_rows(subject.survey, 1, score):
             at = names.index(row["method"])
             for name in ("rank", "most", "most_error", "least", "gap", "ahead", "ahead_error"):
                 assert arrays[name][at, k] == row[name] == pytest.approx(float(rows[at][f"{name}_{score}"]))
@@ -99,8 +99,8 @@ def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject)
         VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
     with pytest.raises(Unknown, match="for image sets only"):
         VIEW.item(picture, "standing", VIEW.settings({}, picture.about))
-    assert [item.name for item in VIEW.drawn_from(subject)] == ["standing", "chart"]
-    assert "standing" not in [item.name for item in VIEW.drawn_from(picture)]
+    assert [item.name for item in VIEW.drawn_items(subject)] == ["standing", "chart"]
+    assert "standing" not in [item.name for item in VIEW.drawn_items(picture)]
     assert VIEW.unsupported(subject) is None
     other = ViewContext(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))
     assert "no faithfulness test" in VIEW.unsupported(other)
@@ -112,22 +112,26 @@ def row(method, rank, beats):
 
 def test_the_verdict_names_who_cannot_be_told_from_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
-    assert verdict_over(rows, 40) == (
+    assert verdict_text_over_images(rows, 40) == (
         "Over 40 images, Blob in the centre ranks first, statistically tied with Logit attribution."
         " 2 of 2 methods beat random maps."
     )
-    alone = verdict_over([rows[1], *rows[2:]], 40)
+    alone = verdict_text_over_images([rows[1], *rows[2:]], 40)
     assert alone.startswith("Over 40 images, Logit attribution ranks first.")
     assert alone.endswith("2 of 2 methods beat random maps.")
-    assert verdict_over([row("ledger", 1, False), rows[3]], 40).startswith("Over 40 images, no method")
-    assert verdict_over(rows, 1).startswith("One image has no standard error")
+    assert verdict_text_over_images([row("ledger", 1, False), rows[3]], 40).startswith(
+        "Over 40 images, no method"
+    )
+    assert verdict_text_over_images(rows, 1).startswith("One image has no standard error")
 
 
 def test_how_a_set_is_looked_at_is_checked():
-    assert VIEW.set_choice() == "dropped" and VIEW.set_choice("blur") == "blur"
+    assert VIEW.image_set_setting() == "dropped" and VIEW.image_set_setting("blur") == "blur"
     with pytest.raises(WrongSetting, match="expected one of dropped"):
-        VIEW.set_choice("green")
-    assert next(view for view in vitviz.views.VIEWS if view.slug == "distance").set_choice("green") == ""
+        VIEW.image_set_setting("green")
+    assert (
+        next(view for view in vitviz.views.VIEWS if view.slug == "distance").image_set_setting("green") == ""
+    )
 
 
 def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subject, monkeypatch):

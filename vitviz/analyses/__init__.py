@@ -14,32 +14,39 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vitviz.traces.public import lazily
+from vitviz.traces.public import lazy_exports
 
-__getattr__, __dir__, __all__ = lazily(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
 
 if TYPE_CHECKING:
     from vitviz.analyses.cka import Grams, cka, cka_error, grams_of, hsic
-    from vitviz.analyses.components import Basis, Components, Scatter, aligned, basis_of, colours_of
-    from vitviz.analyses.components import own_colours, steady, token_components, whitened
+    from vitviz.analyses.components import (
+        Basis,
+        Components,
+        Scatter,
+        alignment_rotation,
+        fit_basis,
+        scores_to_colours,
+    )
+    from vitviz.analyses.components import patch_mean_colours, align_layers, token_components, whiten_scores
     from vitviz.analyses.depth import (
         LargestActivations,
         TypicalNorms,
         largest_activations,
-        over_grid,
-        over_sequence,
+        to_grid,
+        to_sequence,
     )
-    from vitviz.analyses.depth import SkipRatios, patches_at, place, present, skip_ratios
-    from vitviz.analyses.depth import token_norms, tokens_at, usual_norms
+    from vitviz.analyses.depth import SkipRatios, patches_at, patch_index, present_patches, skip_ratios
+    from vitviz.analyses.depth import token_norms, tokens_at, typical_norms
     from vitviz.analyses.distance import Distances, attention_distance, distances
     from vitviz.analyses.distance import pixel_distances, prefix_mass, uniform_distance
     from vitviz.analyses.effects import AblationEffects, agreement
-    from vitviz.analyses.logit_account import Attribution, account_of, account_of_predictions
+    from vitviz.analyses.logit_account import Attribution, attribution_of, attribution_of_predictions
     from vitviz.analyses.logit_account import logit_attribution
     from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
     from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
     from vitviz.analyses.filters import FilterComponents, display_scaled, principal_filters, raw_filters
-    from vitviz.analyses.logit_attribution import LogitTerms, ledger_of
+    from vitviz.analyses.logit_attribution import LogitTerms, logit_terms
     from vitviz.analyses.logit_lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row
     from vitviz.analyses.redundancy import HeadEntropy, Redundancy

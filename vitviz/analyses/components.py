@@ -30,7 +30,7 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, present
+from vitviz.analyses.depth import FinalNorm, patches_at, present_patches, to_grid
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.trace import Trace
@@ -96,18 +96,18 @@ def token_components(
             " width."
         )
     patches = [patches_at(trace, layer, norm) for trace in traces]
-    basis, like = basis_of(torch.cat(patches), count), traces[0].tokens[0]
-    scores = torch.stack([over_grid(*one) for one in zip(traces, map(basis.scores, patches), strict=True)])
+    basis, like = fit_basis(torch.cat(patches), count), traces[0].tokens[0]
+    scores = torch.stack([to_grid(*one) for one in zip(traces, map(basis.scores, patches), strict=True)])
     return Components(scores.to(like), basis.shares.to(like), basis.directions.to(like), basis.mean.to(like))
 
 
-def basis_of(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
+def fit_basis(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     """Return the first `count` principal directions of one or several sets of tokens (token, width).
 
     Raises VitvizError for a count below 1, above the number of tokens, or above the width.
 
     >>> tokens = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.1], [0.0, -0.1]])
-    >>> basis_of(tokens, count=1).directions.tolist()
+    >>> fit_basis(tokens, count=1).directions.tolist()
     [[1.0, 0.0]]
     """
     parts = [tokens] if isinstance(tokens, Tensor) else list(tokens)
@@ -161,12 +161,12 @@ def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, numb
     return Basis(mean, directions * torch.where(largest < 0, -1.0, 1.0), squares / max(number - 1, 1), shares)
 
 
-def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Tensor, "patch 3"]:
+def whiten_scores(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Tensor, "patch 3"]:
     """Return three scores of unit deviation over the fitted tokens; 0 for missing components. Raises nothing.
 
     >>> tokens = torch.tensor([[-5.0, 0.0], [5.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> basis = basis_of(tokens, 2)
-    >>> [round(one, 3) for one in whitened(basis, basis.scores(tokens)).std(dim=0).tolist()]
+    >>> basis = fit_basis(tokens, 2)
+    >>> [round(one, 3) for one in whiten_scores(basis, basis.scores(tokens)).std(dim=0).tolist()]
     [1.0, 1.0, 0.0]
     """
     deviations = basis.variances.sqrt()
@@ -175,18 +175,20 @@ def whitened(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Te
     return torch.nn.functional.pad(scaled, (0, 3 - scaled.shape[1]))
 
 
-def aligned(scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]) -> Float[Tensor, "3 3"]:
+def alignment_rotation(
+    scores: Float[Tensor, "patch 3"], like: Float[Tensor, "patch 3"]
+) -> Float[Tensor, "3 3"]:
     """Return the orthogonal matrix R for which scores @ R is closest to `like`. Raises nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
-    >>> torch.allclose(one.flip(1) @ aligned(one.flip(1), one), one, atol=1e-6)
+    >>> torch.allclose(one.flip(1) @ alignment_rotation(one.flip(1), one), one, atol=1e-6)
     True
     """
     left, _, right = torch.linalg.svd(scores.mT @ like)
     return left @ right
 
 
-def steady(
+def align_layers(
     scores: Sequence[Float[Tensor, "patch 3"]], like: Float[Tensor, "patch 3"]
 ) -> list[Float[Tensor, "patch 3"]]:
     """Return whitened scores by layer, each rotated to match the previous layer.
@@ -194,32 +196,32 @@ def steady(
     The first is rotated to match `like`. Raises nothing.
 
     >>> one = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
-    >>> [torch.allclose(turned, one, atol=1e-6) for turned in steady([-one, one.flip(1)], one)]
+    >>> [torch.allclose(turned, one, atol=1e-6) for turned in align_layers([-one, one.flip(1)], one)]
     [True, True]
     """
     turned = []
     for own in scores:
-        turned.append(own @ aligned(own, turned[-1] if turned else like))
+        turned.append(own @ alignment_rotation(own, turned[-1] if turned else like))
     return turned
 
 
-def own_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
+def patch_mean_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
     """Return each present patch's mean colour less the mean of all patches, -1 to 1. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> own_colours(example_trace(kept=(0, 2))).tolist()
+    >>> patch_mean_colours(example_trace(kept=(0, 2))).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     grid, pixels = trace.grid, torch.from_numpy(trace.view.picture).double() / 255
     cut = "(row height) (col width) rgb -> (row col) rgb"
-    means = reduce(pixels, cut, "mean", row=grid.rows, col=grid.cols)[present(trace)]
+    means = reduce(pixels, cut, "mean", row=grid.rows, col=grid.cols)[present_patches(trace)]
     return means - means.mean(dim=0)
 
 
-def colours_of(scores: Float[Tensor, "patch 3"]) -> Float[Tensor, "patch 3"]:
+def scores_to_colours(scores: Float[Tensor, "patch 3"]) -> Float[Tensor, "patch 3"]:
     """Return red, green and blue from 0 to 1; a score of 0 gives 1/2. Raises nothing.
 
-    >>> colours_of(torch.zeros(1, 3)).tolist()
+    >>> scores_to_colours(torch.zeros(1, 3)).tolist()
     [[0.5, 0.5, 0.5]]
     """
     return torch.sigmoid(2 * scores)

@@ -85,24 +85,24 @@ def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float
     return tokens_at(trace, layer, norm)[trace.grid.prefix :]
 
 
-def present(trace: Trace) -> Int[Tensor, " patch"]:
+def present_patches(trace: Trace) -> Int[Tensor, " patch"]:
     """Return the numbers, from 0 without prefix tokens, of the patches that have a token. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> present(example_trace()).tolist()
+    >>> present_patches(example_trace()).tolist()
     [0, 1, 2]
     """
     return torch.tensor(range(trace.grid.patches) if trace.kept is None else trace.kept, dtype=torch.long)
 
 
-def place(trace: Trace, patch: int | tuple[int, int]) -> int:
+def patch_index(trace: Trace, patch: int | tuple[int, int]) -> int:
     """Return a patch's index among the patches that have a token.
 
     `patch` is its number from 0 or its (row, col). Raises VitvizError for a patch that the grid does not have
     or that was dropped.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> place(example_trace(), (0, 2))
+    >>> patch_index(example_trace(), (0, 2))
     2
     """
     grid = trace.grid
@@ -116,7 +116,7 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
             f"Given patch={quoted(patch)}; expected a patch's number from 0 to {grid.patches - 1}, or"
             f" its (row, col) on the grid of {grid.rows} x {grid.cols}."
         )
-    there = present(trace).tolist()
+    there = present_patches(trace).tolist()
     if number not in there:
         raise VitvizError(
             f"Patch {number} was withheld from the model, so it has no token. Choose one that was kept."
@@ -124,25 +124,25 @@ def place(trace: Trace, patch: int | tuple[int, int]) -> int:
     return there.index(number)
 
 
-def over_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tensor, "row col *rest"]:
+def to_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tensor, "row col *rest"]:
     """Return values of the patches that have a token as a map; NaN for dropped patches. Raises nothing.
 
     >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
-    >>> over_grid(example_trace(Grid(2, 2, (4, 4), ("class",))), torch.arange(4.0)).tolist()
+    >>> to_grid(example_trace(Grid(2, 2, (4, 4), ("class",))), torch.arange(4.0)).tolist()
     [[0.0, 1.0], [2.0, 3.0]]
     """
     grid = trace.grid
     laid = values.new_full((grid.patches, *values.shape[1:]), float("nan"))
-    laid[present(trace)] = values
+    laid[present_patches(trace)] = values
     return laid.unflatten(0, (grid.rows, grid.cols))
 
 
-def over_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
+def to_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
     """Return values of the pass's tokens for the whole sequence; NaN for dropped patches. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> over_sequence(example_trace(), torch.arange(4.0)).tolist()
+    >>> to_sequence(example_trace(), torch.arange(4.0)).tolist()
     [0.0, 1.0, 2.0, 3.0]
     """
     return trace.on_tokens(values)
@@ -172,11 +172,11 @@ class TypicalNorms:
         return self.median + k * self.mad
 
 
-def usual_norms(trace: Trace) -> TypicalNorms:
+def typical_norms(trace: Trace) -> TypicalNorms:
     """Return the median and MAD of the patches' norms by layer; see the module. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
-    >>> usual_norms(example_trace(layers=2)).limit(5).tolist()
+    >>> typical_norms(example_trace(layers=2)).limit(5).tolist()
     [0.0, 0.0, 0.0]
     """
     norms = token_norms(trace)[:, trace.grid.prefix :].double()

@@ -21,7 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.streaming import Reading, by_images, read_layer, row_sums, sum_columns, totals_of
+from vitviz.analyses.streaming import Reading, by_images, distance_totals, read_layer, row_sums, sum_columns
 from vitviz.traces.display import NotebookChart
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace, TraceBatch
@@ -45,10 +45,10 @@ def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
 
 def token_distances(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
     """Return the distance in pixels between all tokens of a pass, in its precision; 0 for prefix tokens."""
-    return _on_tokens(trace).to(trace.layers[0].q)
+    return _token_distances_in_precision(trace).to(trace.layers[0].q)
 
 
-def _on_tokens(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
+def _token_distances_in_precision(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
     lengths = pixel_distances(trace.grid)
     if trace.kept is not None:  # the mean is then over the remaining patches
         kept = list(trace.kept)
@@ -65,7 +65,7 @@ class Distances(NotebookChart):
     prefix_mass: Float[Tensor, "*image layer head"]  # between 0 and 1
 
 
-def collect(readings: Sequence[Reading], like: Tensor) -> Distances:
+def join_layer_readings(readings: Sequence[Reading], like: Tensor) -> Distances:
     """Return the readings of all layers, first layer first, as one record."""
     names = ("distance", "renormalised", "prefix_mass")
     return Distances(*(torch.stack([getattr(one, name) for one in readings]).to(like) for name in names))
@@ -90,17 +90,19 @@ def distances(trace: Trace | TraceBatch) -> Distances:
         found = [vars(distances(one)) for one in trace]
         return Distances(**{name: torch.stack([one[name] for one in found]) for name in found[0]})
     if lengths.is_cpu:
-        return collect([read_layer(attention, prefix, lengths) for attention in trace.layers], lengths)
-    return Distances(*sums_of(trace))
+        return join_layer_readings(
+            [read_layer(attention, prefix, lengths) for attention in trace.layers], lengths
+        )
+    return Distances(*head_sums(trace))
 
 
-def sums_of(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor, "value *image layer head"]:
+def head_sums(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor, "value *image layer head"]:
     """Return the values of `Distances`, and then the entropy, on any device but a CPU."""
     prefix, like = trace.grid.prefix, trace.layers[0].q
-    columns = sum_columns(prefix, _on_tokens(trace)).to(like)
+    columns = sum_columns(prefix, _token_distances_in_precision(trace)).to(like)
     layers = [by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers]
     sums = torch.stack(layers)
-    found = totals_of(sums[..., prefix:, :3]) / (trace.length - prefix)
+    found = distance_totals(sums[..., prefix:, :3]) / (trace.length - prefix)
     if entropy:
         found = torch.cat([found, sums[..., 3].double().mean(dim=-1)[None]])
     return found.movedim(1, -2).to(like)

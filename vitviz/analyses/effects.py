@@ -124,7 +124,7 @@ def edges_into(layer: int, head: int | None, heads: int, into: str, positions: b
     return [Edge(writer, layer, head, into) for writer in writers]
 
 
-def sampled(edges: list[Edge], count: int | None, seed: int) -> list[Edge]:
+def sample_edges(edges: list[Edge], count: int | None, seed: int) -> list[Edge]:
     """Return `count` of the edges, drawn with a seed and in their order; None for all."""
     if count is None or count >= len(edges):
         return edges

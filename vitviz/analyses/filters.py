@@ -17,7 +17,7 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.components import basis_of
+from vitviz.analyses.components import fit_basis
 from vitviz.errors import VitvizError
 from vitviz.traces.display import NotebookDisplay
 
@@ -67,7 +67,7 @@ def principal_filters(
             f" Choose a count of {COMPONENTS}."
         )
     points = rearrange(weight, "width channel row col -> width (row col channel)")
-    basis = basis_of(points, min(count, width - 1, points.shape[1]))
+    basis = fit_basis(points, min(count, width - 1, points.shape[1]))
     cut = "count (row col channel) -> count row col channel"
     pictures = rearrange(basis.directions, cut, row=height, col=length)
     return FilterComponents(pictures.to(weight), basis.shares.to(weight))

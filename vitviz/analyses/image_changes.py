@@ -33,7 +33,7 @@ ImageTensor = Float[Tensor, "3 height width"]
 NO_OTHER = "There is no second picture whose ground or texture could be taken."
 
 
-def altered(
+def change_image(
     picture: UInt8[np.ndarray, "height width 3"],
     way: str,
     step: int,
@@ -46,7 +46,7 @@ def altered(
     Raises UnsupportedModel if the change needs another image and none is given.
 
     >>> red = np.full((4, 4, 3), (255, 0, 0), np.uint8)
-    >>> altered(red, "grey", 100, Grid(2, 2, (2, 2), ()))[0, :, 0, 0].tolist()
+    >>> change_image(red, "grey", 100, Grid(2, 2, (2, 2), ()))[0, :, 0, 0].tolist()
     [0.299, 0.299, 0.299]
     """
     x, *rest = (torch.from_numpy(one).double().permute(2, 0, 1) / 255 for one in (picture, *others))
@@ -64,7 +64,7 @@ def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -
     return [F.pad(x - mean, (right, -right, down, -down)) + mean for right, down in sides]
 
 
-def _turned(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+def _rotate(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     height, width = x.shape[1:]
     middles = (torch.arange(size, dtype=x.dtype) - (size - 1) / 2 for size in (height, width))
     down, right = torch.meshgrid(*middles, indexing="ij")
@@ -81,11 +81,11 @@ def _luma(x: ImageTensor) -> Float[Tensor, "1 height width"]:
     return torch.einsum("c,cij->ij", x.new_tensor([0.299, 0.587, 0.114]), x)[None]
 
 
-def _greyed(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+def _to_grey(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     return [torch.lerp(x, _luma(x).expand_as(x), share / 100)]
 
 
-def _edged(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+def _edges(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     across = x.new_tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
     both = torch.stack([across, across.T])[:, None]
     slopes = F.conv2d(F.pad(_luma(x)[None], (1, 1, 1, 1), mode="replicate"), both)
@@ -93,7 +93,7 @@ def _edged(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]
     return [torch.lerp(x, edges.expand_as(x), share / 100)]
 
 
-def _on_ground(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+def _background(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     sides = zip((grid.rows, grid.cols), grid.patch, strict=True)
     down, right = ((2 * torch.arange(count) - (count - 1)) * size for count, size in sides)
     far = (down[:, None] ** 2 + right**2).flatten()  # integers, so that ties are exact
@@ -103,7 +103,7 @@ def _on_ground(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTen
     return [torch.where(place, other, x) for other in others]
 
 
-def _textured(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+def _texture(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
     def texture(one: ImageTensor) -> ImageTensor:
         inside = one[:, : grid.pixels[0], : grid.pixels[1]]
         return F.pad(inside - _spread(F.avg_pool2d(inside, grid.patch), grid), _rim(x, grid))
@@ -123,5 +123,5 @@ def _rim(x: ImageTensor, grid: Grid) -> tuple[int, int, int, int]:
 
 
 CHANGES: Mapping[str, Callable[..., list[ImageTensor]]] = MappingProxyType(
-    dict(shift=_shift, turn=_turned, grey=_greyed, edges=_edged, ground=_on_ground, texture=_textured)
+    dict(shift=_shift, turn=_rotate, grey=_to_grey, edges=_edges, ground=_background, texture=_texture)
 )

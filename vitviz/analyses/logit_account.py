@@ -44,9 +44,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.logit_attribution import LogitTerms, handed_values, ledger_of
+from vitviz.analyses.logit_attribution import LogitTerms, contributed_values, logit_terms
 from vitviz.analyses.readout_stage import AttentionPooling, ReadoutStage
-from vitviz.analyses.target import Target, TargetLike, target_of, target_of_classes
+from vitviz.analyses.target import Target, TargetLike, resolve_class_targets, resolve_target
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.localized_text import LocalizedText
@@ -127,7 +127,7 @@ class Attribution(NotebookChart, NotebookTable):
         both = self.deviation is not None and before.deviation is not None
         ratio = self.deviation / before.deviation if held and both else 1.0
         found = {
-            name: _less(value, getattr(before, name), 1.0 if name in _WHOLE else ratio)
+            name: _difference(value, getattr(before, name), 1.0 if name in _WHOLE else ratio)
             for name, value in vars(self).items()
             if name != "deviation"
         }
@@ -178,11 +178,11 @@ def _value(value: Any) -> Any:
 _WHOLE = ("logit", "norm_bias", "head_bias")  # terms that no deviation divides
 
 
-def _less(after, before, ratio: float):
+def _difference(after, before, ratio: float):
     """Return the change of one term: a number, a tensor (dropped patches count as 0), or pooling's terms."""
     if isinstance(after, PoolingContributions):
         return PoolingContributions(
-            *map(partial(_less, ratio=ratio), vars(after).values(), vars(before).values())
+            *map(partial(_difference, ratio=ratio), vars(after).values(), vars(before).values())
         )
     if isinstance(after, Tensor):
         return after.nan_to_num() * ratio - before.nan_to_num()
@@ -216,40 +216,41 @@ def logit_attribution(
     >>> account.sources.shape, abs(account.gap) < 1e-9
     (torch.Size([2, 2, 4]), True)
     """
-    return account_of(ledger_of(trace, readout), target, relative)
+    return attribution_of(logit_terms(trace, readout), target, relative)
 
 
-def account_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -> Attribution:
+def attribution_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -> Attribution:
     """Return the attribution of a target from the class-independent terms of `ledger_of`.
 
     Use this for several classes of one trace. Args and Returns are those of `logit_attribution`. Raises
     VitvizError for a target that does not exist.
 
     >>> from vitviz.analyses.example import example_account
-    >>> ledger = ledger_of(*example_account(seed=1))
-    >>> round(account_of(ledger, (0, 1)).logit - account_of(ledger, 0).logit + account_of(ledger, 1).logit, 9)
+    >>> ledger = logit_terms(*example_account(seed=1))
+    >>> round(attribution_of(ledger, (0, 1)).logit - attribution_of(ledger,
+    ...     0).logit + attribution_of(ledger, 1).logit, 9)
     0.0
     """
-    return lines_of(ledger, target_of(ledger.trace, ledger.readout, target, relative))
+    return attribution_of_target(ledger, resolve_target(ledger.trace, ledger.readout, target, relative))
 
 
-def account_of_predictions(ledger: LogitTerms, relative: bool = False) -> Attribution:
+def attribution_of_predictions(ledger: LogitTerms, relative: bool = False) -> Attribution:
     """Return the attribution of the largest logit, of each image of a batch its own. See `account_of`.
 
     Raises UnsupportedModel as `account_of` does.
 
     >>> from vitviz.analyses.example import example_account
-    >>> ledger = ledger_of(*example_account(seed=1))
-    >>> account_of_predictions(ledger).logit == ledger.trace.logits.max()
+    >>> ledger = logit_terms(*example_account(seed=1))
+    >>> attribution_of_predictions(ledger).logit == ledger.trace.logits.max()
     tensor(True)
     """
     trace, readout = ledger.trace, ledger.readout
     largest = trace.logits.argmax(dim=-1)
     largest = int(largest) if largest.ndim == 0 else largest
-    return lines_of(ledger, target_of_classes(trace, readout, [largest], relative))
+    return attribution_of_target(ledger, resolve_class_targets(trace, readout, [largest], relative))
 
 
-def lines_of(ledger: LogitTerms, asked: Target) -> Attribution:
+def attribution_of_target(ledger: LogitTerms, asked: Target) -> Attribution:
     """Return the attribution of a resolved target."""
     trace, readout, carried = ledger.trace, ledger.readout, ledger.carried
     basis, norm_bias, pool = directions(ledger, asked.direction)
@@ -357,7 +358,7 @@ def _sources(
     """Return all heads' contributions by source token, from each layer's directions at its heads."""
     found, accounts = [], ledger.carried.layers
     for account, attention, one in zip(accounts, ledger.trace.layers, along, strict=True):
-        by_head, values = one.unflatten(-1, (attention.heads, -1)), handed_values(attention)
+        by_head, values = one.unflatten(-1, (attention.heads, -1)), contributed_values(attention)
         if account.gated is None:
             found.append(by_head.transpose(-3, -2) @ values.mT)
         else:
@@ -392,7 +393,7 @@ def largest_gap(ledger: LogitTerms) -> tuple[float, float]:
     """Return the largest gap over a few classes, and over layers' attention outputs, in logits."""
     logits = ledger.trace.logits
     classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
-    accounts = [account_of(ledger, one) for one in sorted(classes)]
+    accounts = [attribution_of(ledger, one) for one in sorted(classes)]
     left = (one.heads.sum(dim=1) + one.projection_biases - one.attentions for one in accounts)
     within = max(one.abs().max().item() for one in left)
     return max((abs(one.gap) for one in accounts), key=lambda gap: (gap != gap, gap)), within

@@ -22,7 +22,7 @@ from torch import Tensor
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.streaming import blocks, row_blocks
 from vitviz.errors import UnsupportedModel
-from vitviz.traces.trace import Attention, Trace, TraceBatch, of_images
+from vitviz.traces.trace import Attention, Trace, TraceBatch, select_images
 
 _FEW = 8  # up to this number of queries, their rows of attention are computed whole
 
@@ -55,7 +55,7 @@ class LogitTerms:
     carried: LayerTerms
 
 
-def ledger_of(trace: Trace | TraceBatch, readout: ReadoutStage) -> LogitTerms:
+def logit_terms(trace: Trace | TraceBatch, readout: ReadoutStage) -> LogitTerms:
     """Return the class-independent terms of a trace, for `account_of`.
 
     Args:
@@ -66,7 +66,7 @@ def ledger_of(trace: Trace | TraceBatch, readout: ReadoutStage) -> LogitTerms:
         UnsupportedModel: the trace has no residual writes, or belongs to another model.
 
     >>> from vitviz.analyses.example import example_account
-    >>> ledger = ledger_of(*example_account(seed=1))
+    >>> ledger = logit_terms(*example_account(seed=1))
     >>> ledger.carried.layers[0].carried.shape  # head, slot, token
     torch.Size([2, 1, 4])
     """
@@ -107,7 +107,7 @@ def pooled(
     return (found if mlp is None else found + mlp).unsqueeze(-2)
 
 
-def carried_rows(
+def weighted_attention_rows(
     attention: Attention, weights: Float[Tensor, "*image reader slot"], first: int
 ) -> Float[Tensor, "*image head slot token"]:
     """Return sum_i c_is A_ij for consecutive readers that start at token `first`."""
@@ -123,7 +123,9 @@ def carried_rows(
         return sum(parts[1:], parts[0])
     if attention.q.ndim > 3:
         images = enumerate(weights)
-        return torch.stack([carried_rows(of_images(attention, image), own, first) for image, own in images])
+        return torch.stack(
+            [weighted_attention_rows(select_images(attention, image), own, first) for image, own in images]
+        )
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
     all_rows = weights.new_zeros(queries, slots)
     all_rows[first : first + readers] = weights
@@ -133,7 +135,7 @@ def carried_rows(
     return carried
 
 
-def handed_values(attention: Attention) -> Float[Tensor, "*image head key dim"]:
+def contributed_values(attention: Attention) -> Float[Tensor, "*image head key dim"]:
     """Return the values that each token contributes; for a replaced head, the replacement at each token."""
     if not attention.replaced:
         return attention.v
@@ -142,7 +144,7 @@ def handed_values(attention: Attention) -> Float[Tensor, "*image head key dim"]:
     return values
 
 
-def gated_rows(
+def gated_attention_rows(
     attention: Attention, weights: Float[Tensor, "*image reader slot"],
     gates: Float[Tensor, "*image head reader dim"], first: int,
 ) -> Float[Tensor, "*image head slot token dim"]:  # fmt: skip
@@ -164,7 +166,7 @@ def _layer(
     replaced, readers = list(attention.replaced), slice(first, first + at_heads.shape[-2])
     each_slot = at_heads.mT.unsqueeze(-3)
     if written.gates is None:
-        carried = carried_rows(attention, at_heads, first)
+        carried = weighted_attention_rows(attention, at_heads, first)
         if replaced:
             carried[..., replaced, :, :] = 0
             carried[..., replaced, :, readers] = each_slot
@@ -172,7 +174,7 @@ def _layer(
     gates = rearrange(
         written.gates[..., layer, :, :], "... reader (head dim) -> ... head reader dim", head=attention.heads
     )
-    gated = gated_rows(attention, at_heads, gates, first)
+    gated = gated_attention_rows(attention, at_heads, gates, first)
     if replaced:
         gated[..., replaced, :, :, :] = 0
         gated[..., replaced, :, readers, :] = each_slot.unsqueeze(-1) * gates[..., replaced, None, :, :]

@@ -23,7 +23,7 @@ from vitviz.analyses.depth import tokens_at
 from vitviz.analyses.logit_account import directions
 from vitviz.analyses.logit_attribution import LogitTerms, pooled
 from vitviz.analyses.readout_stage import ReadoutStage
-from vitviz.analyses.target import TargetLike, features, target_of
+from vitviz.analyses.target import TargetLike, features, resolve_target
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Trace
 
@@ -37,9 +37,9 @@ def lens_shares(ledger: LogitTerms) -> Float[Tensor, "layer class"]:
     Raises VitvizError for a model without a classifier. Source: see the module.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.analyses.logit_attribution import ledger_of
+    >>> from vitviz.analyses.logit_attribution import logit_terms
     >>> trace, readout = example_account(seed=1)
-    >>> torch.allclose(lens_shares(ledger_of(trace, readout))[-1], trace.logits)
+    >>> torch.allclose(lens_shares(logit_terms(trace, readout))[-1], trace.logits)
     True
     """
     trace, readout = ledger.trace, ledger.readout
@@ -71,17 +71,17 @@ def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> F
         VitvizError: the target or the form does not exist, or a single patch cannot be read.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.analyses.logit_attribution import ledger_of
+    >>> from vitviz.analyses.logit_attribution import logit_terms
     >>> from vitviz.traces.grid import Grid
     >>> trace, readout = example_account(Grid(2, 3, (4, 4)), seed=1, pool="average")
-    >>> answers = lens_patches(ledger_of(trace, readout), target=0)
+    >>> answers = lens_patches(logit_terms(trace, readout), target=0)
     >>> answers.shape, torch.allclose(answers[-1].mean(), trace.logits[0])  # a mean over patches
     (torch.Size([3, 2, 3]), True)
     """
     check_form(form)
     trace, readout = ledger.trace, ledger.readout
     check_patches(readout)
-    asked, pooling = target_of(trace, readout, target), readout.pooling
+    asked, pooling = resolve_target(trace, readout, target), readout.pooling
     direction = asked.direction.sum(dim=0)  # both heads of a distilled model, half each
     patches = torch.stack(trace.tokens)
     if form == "now":
@@ -107,8 +107,8 @@ def lens_probabilities(ledger: LogitTerms, depth: int) -> Float[Tensor, "class r
     for an unknown layer.
 
     >>> from vitviz.analyses.example import example_account
-    >>> from vitviz.analyses.logit_attribution import ledger_of
-    >>> found = lens_probabilities(ledger_of(*example_account(seed=1)), 2)
+    >>> from vitviz.analyses.logit_attribution import logit_terms
+    >>> found = lens_probabilities(logit_terms(*example_account(seed=1)), 2)
     >>> torch.allclose(found.sum(dim=0), torch.ones(2, 3, dtype=found.dtype))
     True
     """

@@ -78,7 +78,7 @@ class AttributionPaths(NotebookDisplay):
         return replace(self, paths=kept, left_out=left, bound=bound)
 
 
-def paths_of(
+def largest_paths(
     ledger: LogitTerms, stream: Stream, basis: Tensor, shares: Float[Tensor, "layer head"], count: int = 12,
     opened: int = OPENED,
 ) -> AttributionPaths:  # fmt: skip
@@ -141,7 +141,7 @@ def _open(
             ended.extend(AttributionPath(trails[i], *pair) for pair in zip(writers, found, strict=True))
 
     for layer, attention in reversed(list(enumerate(trace.layers))):
-        end([i for i, lowest in enumerate(last) if lowest > layer], *_added(ledger, stream, layer))
+        end([i for i, lowest in enumerate(last) if lowest > layer], *_layer_outputs(ledger, stream, layer))
         value, constant, deviation = _values(ledger, stream, layer)
         at = weights
         for deviations in (stream.inner, stream.post):
@@ -169,7 +169,7 @@ def _open(
                     ended.append(AttributionPath(longer, None, shares[n]))
                 else:
                     further.append((largest[n], longer))
-    end(list(range(len(trails))), *_entering(stream))
+    end(list(range(len(trails))), *_first_block_input(stream))
     return ended, further
 
 
@@ -179,7 +179,7 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
     The values are taken along a direction of length 1.
     """
     found, outward, carried = [], [], []
-    entering, width = _entering(stream)[1], stream.embedding.shape[-1]
+    entering, width = _first_block_input(stream)[1], stream.embedding.shape[-1]
     for layer, attention in enumerate(ledger.trace.layers):
         check()
         value, constant, deviation = _values(ledger, stream, layer)
@@ -187,8 +187,8 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
         gained[-1] += constant[:, None]
         options = [gained.norm(dim=-1)]
         for earlier in range(layer):
-            gained = torch.einsum("wtd,hed->whte", _added(ledger, stream, earlier)[1], value)
-            through = _longest(torch.einsum("hed,dkf->khef", value, outward[earlier]))
+            gained = torch.einsum("wtd,hed->whte", _layer_outputs(ledger, stream, earlier)[1], value)
+            through = _spectral_norm_bounds(torch.einsum("hed,dkf->khef", value, outward[earlier]))
             onward = through[..., None] * carried[earlier][:, None]
             options += [gained.norm(dim=-1) / deviation, onward / deviation]
         best = torch.cat(options).amax(dim=0)
@@ -208,7 +208,7 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
     return torch.stack(found)
 
 
-def _longest(matrices: Float[Tensor, "*lead row col"]) -> Float[Tensor, "*lead"]:
+def _spectral_norm_bounds(matrices: Float[Tensor, "*lead row col"]) -> Float[Tensor, "*lead"]:
     """Return an upper bound on each spectral norm, |(M M')^4|_F^(1/8); too large by rank^(1/16) at most."""
     scale = matrices.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(matrices.dtype).tiny)
     power = matrices / scale
@@ -231,7 +231,7 @@ def _values(
     return weight.unflatten(0, (heads, -1)), constant.unflatten(0, (heads, -1)), deviation
 
 
-def _entering(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
+def _first_block_input(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
     """Return the input of the first block by writer, after a norm that may stand there; its bias is last."""
     starts = [one for one in (stream.embedding, stream.positions) if one is not None]
     constant = torch.zeros_like(stream.embedding)
@@ -243,7 +243,7 @@ def _entering(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token
     return [Writer(one) for one in (*kinds, "constant")], torch.stack([*starts, constant])
 
 
-def _added(
+def _layer_outputs(
     ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
     """Return a layer's bias and MLP output as added."""

@@ -34,7 +34,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitviz.analyses.faithfulness.curves import scored
+from vitviz.analyses.faithfulness.curves import compute_scores
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, SHARES, WAYS
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.traces.display import NotebookChart, NotebookTable
@@ -101,7 +101,7 @@ class Perturbation(NotebookChart, NotebookTable):
         return found
 
 
-def experiment_of(
+def run_perturbation(
     trace: Trace, kind: str, asked: LogitsAtStep, progress: OnProgress = lambda share, way: None
 ) -> Perturbation:
     """Run all steps of every way, one after the other.
@@ -111,9 +111,9 @@ def experiment_of(
     """
     if kind not in WAYS:
         raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
-    if reason := why_not(trace):
+    if reason := unsupported_reason(trace):
         raise VitvizError(reason)
-    steps, answer = steps_of(trace.grid, kind), int(trace.logits.argmax())
+    steps, answer = step_sizes(trace.grid, kind), int(trace.logits.argmax())
     found: dict[str, dict[str, Tensor]] = {score: {} for score in (*SCORES, "logit")}
     refused: dict[str, str] = {}
     for number, way in enumerate(WAYS[kind]):
@@ -144,11 +144,11 @@ def scores_of(
     ([1.0, 0.0], 0.5)
     """
     head_type, own = ("softmax", answer) if trace is None else (trace.head_type, trace.prediction)
-    found = scored(logits.double(), (answer,), own, head_type)
+    found = compute_scores(logits.double(), (answer,), own, head_type)
     return found if head_type == "value" else {score: found[score] for score in SCORES}
 
 
-def why_not(trace: Trace) -> LocalizedText | None:
+def unsupported_reason(trace: Trace) -> LocalizedText | None:
     """Return the reason why a trace cannot be perturbed; None if it can."""
     if trace.logits is None:
         return LocalizedText(NO_HEAD, checkpoint=trace.checkpoint)
@@ -157,12 +157,12 @@ def why_not(trace: Trace) -> LocalizedText | None:
     return LocalizedText(EDITED) if trace.without else None
 
 
-def places_of(grid: Grid, kind: str) -> tuple[int, ...]:
+def axis_positions(grid: Grid, kind: str) -> tuple[int, ...]:
     """Return the position of each step on the axis.
 
     Positions are per cent, pixels (0 to two patches, in eighths of one), degrees, or the step's number.
 
-    >>> places_of(Grid(2, 2, (4, 4), ()), "shift"), places_of(Grid(2, 2, (4, 4), ()), "shuffle")
+    >>> axis_positions(Grid(2, 2, (4, 4), ()), "shift"), axis_positions(Grid(2, 2, (4, 4), ()), "shuffle")
     ((0, 1, 2, 3, 4, 5, 6, 7, 8), (1, 2))
     """
     if kind == "shuffle":
@@ -172,15 +172,15 @@ def places_of(grid: Grid, kind: str) -> tuple[int, ...]:
     return tuple(range(0, 181, 15)) if kind == "turn" else SHARES
 
 
-def steps_of(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
+def step_sizes(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
     """Return by step the number of patches changed or pieces shuffled; else the step's position."""
     if kind == "shuffle":
         return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
-    places = np.array(places_of(grid, kind))
+    places = np.array(axis_positions(grid, kind))
     return places * grid.patches // 100 if kind in ("drop", "ground") else places
 
 
-def orders_of(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "order draw patch"]:
+def perturbation_orders(grid: Grid, kind: str, draws: int = DRAWS) -> Int[np.ndarray, "order draw patch"]:
     """Return the order in which patches are dropped, or for each step the patch at each position.
 
     For changes that do not move patches, every patch stays at its position.

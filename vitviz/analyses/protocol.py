@@ -99,11 +99,15 @@ TITLES: Mapping[str, str] = MappingProxyType({
 DENSE = ("own_patches", "maskclip", "maskclip_kept", "sclip", "clearclip", "naclip")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_titles(names: Sequence[str]) -> str:
     """Return the titles of several methods as one text; each title is translated where it is displayed.
 
-    >>> listed(["chefer", "grad_cam"])
+    >>> join_titles(["chefer", "grad_cam"])
     'Chefer et al. 2021, Grad-CAM'
     """
     first, *rest = names
-    return LocalizedText("{first}, {rest}", first=TITLES[first], rest=listed(rest)) if rest else TITLES[first]
+    return (
+        LocalizedText("{first}, {rest}", first=TITLES[first], rest=join_titles(rest))
+        if rest
+        else TITLES[first]
+    )

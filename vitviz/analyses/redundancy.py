@@ -19,7 +19,7 @@ from einops import rearrange
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz.analyses.distance import Distances, distances, sums_of
+from vitviz.analyses.distance import Distances, distances, head_sums
 from vitviz.analyses.streaming import blocks, by_images
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Attention, Trace, TraceBatch
@@ -55,7 +55,7 @@ def head_statistics(trace: Trace | TraceBatch) -> HeadStatistics:
     torch.Size([2, 2])
     """
     if not trace.layers[0].q.is_cpu:
-        return HeadStatistics(*sums_of(trace, entropy=True))
+        return HeadStatistics(*head_sums(trace, entropy=True))
     entropies = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
     return HeadStatistics(**vars(distances(trace)), entropy=torch.stack(entropies, dim=-2))
 

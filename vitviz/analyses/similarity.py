@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vitviz.analyses.depth import FinalNorm, over_grid, patches_at, place, tokens_at
+from vitviz.analyses.depth import FinalNorm, patch_index, patches_at, to_grid, tokens_at
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace
@@ -61,9 +61,9 @@ def token_similarity(
     1.0
     """
     there = of or trace
-    own, asked = _directions_of(trace, there, layer, centred, norm)
-    cosines = (own @ asked[place(there, patch)]).clamp(-1, 1)
-    return over_grid(trace, cosines.to(trace.tokens[0]))
+    own, asked = _unit_vectors(trace, there, layer, centred, norm)
+    cosines = (own @ asked[patch_index(there, patch)]).clamp(-1, 1)
+    return to_grid(trace, cosines.to(trace.tokens[0]))
 
 
 def patch_cosines(
@@ -79,13 +79,13 @@ def patch_cosines(
     >>> patch_cosines(one, other, layer=1).shape
     torch.Size([1, 3, 1, 3])
     """
-    own, asked = _directions_of(trace, of, layer, centred, norm)
+    own, asked = _unit_vectors(trace, of, layer, centred, norm)
     cosines = (own @ asked.mT).clamp(-1, 1).to(trace.tokens[0])
-    laid = over_grid(of, rearrange(over_grid(trace, cosines), "row col patch2 -> patch2 row col"))
+    laid = to_grid(of, rearrange(to_grid(trace, cosines), "row col patch2 -> patch2 row col"))
     return rearrange(laid, "row2 col2 row col -> row col row2 col2")
 
 
-def _directions_of(
+def _unit_vectors(
     trace: Trace, there: Trace, layer: int, centred: bool, norm: FinalNorm | None
 ) -> tuple[Float[Tensor, "patch width"], Float[Tensor, "patch2 width"]]:
     """Return the unit vectors of the patches of both traces, centred on request."""

@@ -39,7 +39,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vitviz.traces import cancellation
-from vitviz.traces.trace import Attention, of_images
+from vitviz.traces.trace import Attention, select_images
 
 Result = TypeVar("Result")
 # exp(s) = exp2(s LOG2_E): four times as fast where torch's exp uses a slow path of another library
@@ -97,7 +97,7 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
             while True:
                 write_powers(powers, q[some, rows], k[some].mT, attention.scale, bias, shift)
                 sums = powers.sum(dim=-1)
-                if shift or within_range(sums):
+                if shift or scores_in_range(sums):
                     break
                 shift = True  # for the rest of this call
             yield Block(some, rows, powers, sums)
@@ -127,13 +127,13 @@ def write_powers(
     powers.exp2_()
 
 
-def within_range(sums: Tensor) -> bool:
+def scores_in_range(sums: Tensor) -> bool:
     """True if no score was too large or too small to be exponentiated without a shift, by the rows' sums."""
     smallest, largest = sums.aminmax()
     return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # false for NaN
 
 
-def each(read: Callable[[slice], Result], rows: slice, width: int) -> list[Result]:
+def map_row_parts(read: Callable[[slice], Result], rows: slice, width: int) -> list[Result]:
     """Return `read` of each part of the rows, in order; parts run in torch.get_num_threads() threads.
 
     `width` is the number of values in a row.
@@ -190,16 +190,16 @@ def read_layer(
     """Read a layer once, for the distances (zero at prefix tokens), the carried row vector, or both."""
     cancellation.check()
     heads, queries, _ = attention.q.shape
-    rows = slice(0, queries) if distances is not None or vector is None else _support(vector)
+    rows = slice(0, queries) if distances is not None or vector is None else _nonzero_range(vector)
     asking = None if vector is None else vector.to(attention.q) / heads
     if not attention.q.is_cpu:
         columns = None if distances is None else sum_columns(prefix, distances)
         sums, carried = row_sums(attention, columns, rows, asking)
         carried = attention.k.new_zeros(attention.k.shape[1]) if carried is None else carried
-        totals = None if sums is None else totals_of(sums[:, prefix:])
+        totals = None if sums is None else distance_totals(sums[:, prefix:])
     else:
         read = partial(_read_rows, attention, prefix, distances, asking)
-        parts = each(read, rows, heads * attention.k.shape[1])
+        parts = map_row_parts(read, rows, heads * attention.k.shape[1])
         carried, totals = (sum(values) for values in zip(*parts, strict=True))
     means = (None, None, None) if distances is None else totals / (queries - prefix)
     return Reading(None if vector is None else carried, *means)
@@ -214,9 +214,9 @@ def by_images(read: Callable[[Attention], Tensor], attention: Attention) -> Tens
         return read(attention)
     count, each_image = len(attention.q), attention.q[0, ..., 0].numel() * attention.k.shape[-2]
     if attention.q.is_cpu:
-        return torch.stack([read(of_images(attention, image)) for image in range(count)])
+        return torch.stack([read(select_images(attention, image)) for image in range(count)])
     group = max(1, BLOCK_ELSEWHERE // each_image)
-    parts = [read(of_images(attention, slice(first, first + group))) for first in range(0, count, group)]
+    parts = [read(select_images(attention, slice(first, first + group))) for first in range(0, count, group)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -279,12 +279,12 @@ def _read_rows(
         read = partial(_read_block, attention, prefix, apart, own, some, buffer[:, : some.stop - first])
         with np.errstate(over="ignore", invalid="ignore"):  # the sums reveal an overflow
             row, sums = read(shift)
-        if not (shift or within_range(sums[0] + sums[1])):
+        if not (shift or scores_in_range(sums[0] + sums[1])):
             shift = True  # for the rest of this part
             row, sums = read(shift)
         carried += row
         if distances is not None:
-            totals += totals_of(sums[..., max(0, prefix - first) :].movedim(0, -1))
+            totals += distance_totals(sums[..., max(0, prefix - first) :].movedim(0, -1))
     return carried, totals
 
 
@@ -323,7 +323,7 @@ def _weighing(
     return lambda out: np.vecdot(powers, distances, out=out.numpy().reshape(powers.shape[:2]))
 
 
-def totals_of(sums: Float[Tensor, "*axes row sum"]) -> Float64[Tensor, " sum *axes"]:
+def distance_totals(sums: Float[Tensor, "*axes row sum"]) -> Float64[Tensor, " sum *axes"]:
     """Return distance, renormalised distance and prefix mass, summed over patch queries, of rows' sums."""
     on_patches, on_prefix, weighed = sums.double().unbind(-1)
     row_sums = on_patches + on_prefix
@@ -332,7 +332,7 @@ def totals_of(sums: Float[Tensor, "*axes row sum"]) -> Float64[Tensor, " sum *ax
     return torch.stack([weighed / row_sums, renormalised, on_prefix / row_sums]).sum(dim=-1)
 
 
-def _support(vector: Float[Tensor, " query"]) -> slice:
+def _nonzero_range(vector: Float[Tensor, " query"]) -> slice:
     """Return the queries from the first to the last of non-zero weight; for one token, a single row."""
     asked = vector.nonzero().flatten().tolist()
     return slice(asked[0], asked[-1] + 1) if asked else slice(0, 0)

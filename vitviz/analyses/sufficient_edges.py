@@ -51,12 +51,12 @@ class SufficientEdges(NotebookChart, NotebookTable):
     @property
     def smallest_preserving(self) -> int | None:
         """Smallest tried size that preserves the prediction; an untried smaller size may preserve it too."""
-        return preserving(*zip(*self.curve, strict=True))[0]
+        return preserving_sizes(*zip(*self.curve, strict=True))[0]
 
     @property
     def preserving_from(self) -> int | None:
         """Smallest size from which every tried size preserves the prediction; untried sizes may not."""
-        return preserving(*zip(*self.curve, strict=True))[1]
+        return preserving_sizes(*zip(*self.curve, strict=True))[1]
 
     def faithfulness(self, order: str = "share") -> Float[Tensor, "draw count"]:
         """Return the margin scaled to 0 with no edge and 1 with all edges: (draw, count)."""
@@ -80,7 +80,7 @@ def every_edge(layers: int, heads: int, positions: bool) -> list[Edge]:
     return [edge for layer, head, into in ends for edge in edges_into(layer, head, heads, into, positions)]
 
 
-def flows(
+def edge_flows(
     ledger: LogitTerms, stream: Stream, basis: Tensor
 ) -> Iterator[tuple[int, Writer, Float[Tensor, " reader"]]]:
     """Yield each edge's share: the reading layer, the writer, and one number per reader.
@@ -123,15 +123,15 @@ def flows(
         yield from ((layer, *pair) for pair in zip(writers, table, strict=True))
 
 
-def shares_of(
+def edge_shares(
     ledger: LogitTerms, stream: Stream, basis: Tensor, edges: Sequence[Edge]
 ) -> Float[Tensor, " edge"]:
     """Return the share of each of these edges, in logits."""
-    found = {(layer, writer): some for layer, writer, some in flows(ledger, stream, basis)}
+    found = {(layer, writer): some for layer, writer, some in edge_flows(ledger, stream, basis)}
     return torch.stack([found[one.layer, one.writer][one.head or 0] for one in edges]).double()
 
 
-def orders_of(edges: int, draws: int, seed: int) -> dict[str, list[list[int]]]:
+def edge_orders(edges: int, draws: int, seed: int) -> dict[str, list[list[int]]]:
     """Return the orders in which edges are added: "share" as given, and `draws` "random" ones."""
     made = torch.Generator().manual_seed(seed)
     chance = [torch.randperm(edges, generator=made).tolist() for _ in range(draws)]
@@ -143,12 +143,12 @@ def kept_counts(edges: int) -> tuple[int, ...]:
     return tuple(round(share * edges) for share in KEPT)
 
 
-def preserving(sizes: Sequence[int], margins: Sequence[float]) -> tuple[int | None, int | None]:
+def preserving_sizes(sizes: Sequence[int], margins: Sequence[float]) -> tuple[int | None, int | None]:
     """Return the smallest size with a margin above 0, and the size from which all tried sizes have one.
 
     Each is None if there is no such size. Sizes ascend.
 
-    >>> preserving([0, 10, 20, 30, 40], [-1.0, 0.5, -0.2, 0.1, 0.3])
+    >>> preserving_sizes([0, 10, 20, 30, 40], [-1.0, 0.5, -0.2, 0.1, 0.3])
     (10, 30)
     """
     kept = [margin > 0 for margin in margins]

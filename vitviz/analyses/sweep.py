@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.distance import Distances, collect, token_distances
+from vitviz.analyses.distance import Distances, join_layer_readings, token_distances
 from vitviz.analyses.query import QueryToken, query_weights
 from vitviz.analyses.rollout import mix_step
 from vitviz.analyses.streaming import read_layer
@@ -51,4 +51,4 @@ def sweep(trace: Trace, query: QueryToken = "auto", residual: float = 0.5) -> Sw
         reading = read_layer(attention, trace.grid.prefix, lengths, vector)
         vector = mix_step(vector, reading.carried, residual)
         readings.insert(0, reading)
-    return Sweep(collect(readings, lengths), trace.on_grid(vector.to(lengths)))
+    return Sweep(join_layer_readings(readings, lengths), trace.on_grid(vector.to(lengths)))

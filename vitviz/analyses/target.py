@@ -36,7 +36,7 @@ class Target:
     added: Float[Tensor, "*image"] | float = 0.0  # for given classes: the bias that |z| does not divide
 
 
-def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
+def resolve_target(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
     """Return the direction of a class index, a label, (a, b) for a rather than b, or a direction.
 
     A direction is a tensor as long as what the classifier reads. Raises VitvizError for an unknown class, a
@@ -49,10 +49,10 @@ def target_of(trace: Trace, readout: ReadoutStage, target: TargetLike, relative:
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
             f" instead: a tensor of {readout.features} numbers."
         )
-    return target_of_classes(trace, readout, classes_of(trace, target), relative)
+    return resolve_class_targets(trace, readout, classes_of(trace, target), relative)
 
 
-def target_of_classes(
+def resolve_class_targets(
     trace: Trace | TraceBatch, readout: ReadoutStage, classes: Sequence[int | Int[Tensor, "*image"]],
     relative: bool = False,
 ) -> Target:  # fmt: skip

@@ -179,7 +179,7 @@ class ScoreAttribution(NotebookDisplay):
         return split @ self.relative @ split.mT
 
 
-def parts(
+def writer_parts(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
 ) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
     """Yield the part of each writer in a head's queries, keys or values (`names`); the parts add up to them.
@@ -216,7 +216,7 @@ def parts(
     def split(found: Float[Tensor, "*lead row dim"]) -> Tensor:
         if turns is None:
             return found
-        found = _turned(found, turns, ledger.trace.length, tokens, head, stream)
+        found = _rotate_rows(found, turns, ledger.trace.length, tokens, head, stream)
         return found if summed is None else summed @ found
 
     ones = torch.ones_like(scale)[:, None]
@@ -254,7 +254,7 @@ def parts(
     yield "constant", None, split(rows(constants, ones[:, 0])[None])
 
 
-def read(
+def read_projection(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, name: str,
     entering: Float[Tensor, "token width"]
 ) -> Float[Tensor, "token dim"]:  # fmt: skip
@@ -267,10 +267,10 @@ def read(
     turns = stream.turns[layer] if stream.turns and side.turned else None
     if turns is None:
         return found
-    return _turned(found[None], turns, len(found), slice(None), head, stream)[0]
+    return _rotate_rows(found[None], turns, len(found), slice(None), head, stream)[0]
 
 
-def flow(
+def value_factors(
     ledger: LogitTerms, stream: Stream, basis: Tensor, head: tuple[int, int], via: Sequence = ()
 ) -> Float[Tensor, "token dim"]:
     """Return d_j of a head, given as (layer, head): the factors of its values at each token in the logit.
@@ -281,14 +281,14 @@ def flow(
     steps = [*via, head]
     found = head_direction(ledger, basis, *steps[0])
     for reader, (layer, number) in zip(steps, steps[1:], strict=False):
-        at = _at_head(ledger, stream, reader, (layer, number), found)
+        at = _factors_through_head(ledger, stream, reader, (layer, number), found)
         attention, rows = ledger.trace.layers[layer], range(0, len(at), _ROWS)
         some = (slice(row, row + _ROWS) for row in rows)
         found = sum(attention.weights(one, slice(number, number + 1))[0].mT @ at[one] for one in some)
     return found
 
 
-def writers_of(
+def upstream_of(
     ledger: LogitTerms, stream: Stream, basis: Tensor, layer: int, head: int, via: Sequence = ()
 ) -> Upstream:
     """Return the parts of a head's contribution along `basis`, by writer of the head's input.
@@ -297,10 +297,10 @@ def writers_of(
     """
     trace, via = ledger.trace, tuple((int(one), int(two)) for one, two in via)
     _check(trace, layer, head, via)
-    along = flow(ledger, stream, basis, (layer, head), via)
+    along = value_factors(ledger, stream, basis, (layer, head), via)
     own = along.new_full((len(trace.layers), trace.layers[0].heads, trace.length), float("nan"))
     lines = {"head": own, "bias": own[:, 0].clone(), "mlp": own[:, 0].clone(), "positions": None}
-    for kind, earlier, found in parts(ledger, stream, layer, head, "value"):
+    for kind, earlier, found in writer_parts(ledger, stream, layer, head, "value"):
         by_token = (found * along).sum(dim=-1)
         if earlier is None:
             lines[kind] = by_token[0]
@@ -316,7 +316,7 @@ def writers_of(
     )  # fmt: skip
 
 
-def score_of(
+def attribute_score(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, query: int, key: int,
     against: int | None = None
 ) -> ScoreAttribution:  # fmt: skip
@@ -338,11 +338,11 @@ def score_of(
     rows, sides = torch.stack([asking, asked_key, usual]), stream.readers[layer].sides
     turned = stream.turns and stream.turns[layer] is not None
     if turned or any(sides[one].norm is not None for one in ("query", "key")):
-        found = parts(ledger, stream, layer, head, "key", sums=rows[1:])
-        each = zip(parts(ledger, stream, layer, head, "query", sums=rows[:1]), found, strict=True)
+        found = writer_parts(ledger, stream, layer, head, "key", sums=rows[1:])
+        each = zip(writer_parts(ledger, stream, layer, head, "query", sums=rows[:1]), found, strict=True)
         each = ((kind, earlier, one, two) for (kind, earlier, one), (*_, two) in each)
     else:  # the written vectors are carried to both sides at once
-        found = parts(ledger, stream, layer, head, "query", "key", sums=rows)
+        found = writer_parts(ledger, stream, layer, head, "query", "key", sums=rows)
         each = ((*whose, *one.chunk(2, dim=-1)) for *whose, one in found)
     for kind, earlier, one, two in each:
         asked.append(one[:, 0])
@@ -361,7 +361,7 @@ def score_of(
     )
 
 
-def _at_head(
+def _factors_through_head(
     ledger: LogitTerms, stream: Stream, reader: tuple[int, int], writer: tuple[int, int], along: Tensor
 ) -> Float[Tensor, "token dim"]:
     """Return the factors of a later head's values, carried back to the output of an earlier head."""
@@ -379,7 +379,7 @@ def _at_head(
     return found * stream.gates[earlier].unflatten(1, (heads, -1))[:, number] if stream.gates else found
 
 
-def _turned(
+def _rotate_rows(
     found: Float[Tensor, "writer token dim"], turns: Tensor, length: int, tokens, head: int, stream: Stream
 ) -> Tensor:
     """Return patches' rows rotated by their positions; prefix tokens stay unchanged."""

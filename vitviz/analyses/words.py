@@ -64,16 +64,16 @@ class Spread:
     def from_values(cls, values: Float[np.ndarray, "picture *head feature"]) -> Spread:
         """Return the spread of some images' vectors, in float64."""
         mean = values.mean(axis=0, dtype=np.float64)
-        return cls(len(values), mean, _fewest(np.moveaxis(values - mean, 0, -2)))
+        return cls(len(values), mean, _smaller_side(np.moveaxis(values - mean, 0, -2)))
 
     def __add__(self, other: Spread) -> Spread:
         count, apart = self.count + other.count, other.mean - self.mean
         between = apart * np.sqrt(self.count * other.count / count)
         rows = np.concatenate([self.rows, other.rows, between[..., None, :]], axis=-2)
-        return Spread(count, self.mean + apart * (other.count / count), _fewest(rows))
+        return Spread(count, self.mean + apart * (other.count / count), _smaller_side(rows))
 
 
-def _fewest(rows: np.ndarray) -> np.ndarray:
+def _smaller_side(rows: np.ndarray) -> np.ndarray:
     return rows if rows.shape[-2] <= rows.shape[-1] else np.linalg.qr(rows, mode="r")
 
 
@@ -122,10 +122,10 @@ def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head featur
     features into the embedding. Raises nothing of its own: the ledger's balance has been checked.
 
     >>> import vitviz
-    >>> from vitviz.engine.studies.attribution import balanced_ledger
+    >>> from vitviz.engine.studies.attribution import checked_logit_terms
     >>> inspector = vitviz.load("vitviz-tiny")
     >>> asked = inspector.with_classes(vitviz.Classes(inspector.labels, torch.eye(200)))
-    >>> head_features(balanced_ledger(asked, asked.trace(vitviz.sample_image("coffee")))).shape
+    >>> head_features(checked_logit_terms(asked, asked.trace(vitviz.sample_image("coffee")))).shape
     torch.Size([8, 3, 64])
     """
     trace, readout, found = ledger.trace, ledger.readout, []
@@ -141,7 +141,9 @@ def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head featur
     return torch.stack(found, dim=-3)
 
 
-def maps(readout: ReadoutStage, heads: int, feature: int) -> Float[Tensor, "layer head embedding feature"]:
+def head_to_embedding_maps(
+    readout: ReadoutStage, heads: int, feature: int
+) -> Float[Tensor, "layer head embedding feature"]:
     """Return the linear map of each head from its features into the embedding, from the weights alone."""
     head, pooling, own = readout.head, readout.pooling, readout.attention_pooling
     weights = head.length.projection
@@ -197,10 +199,10 @@ def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most
     drawn = random_squares(len(vectors), feature, vectors.shape[1])
     shares, noise = np.full((2, layers, heads, most), np.nan)
     words, variance = [[()] * heads for _ in range(layers)], np.zeros((layers, heads))
-    for layer, by_head in enumerate(maps(readout, heads, feature).numpy()):
+    for layer, by_head in enumerate(head_to_embedding_maps(readout, heads, feature).numpy()):
         for head, onto in enumerate(by_head):
             mean, rows = spread.mean[layer, head] @ onto.T, spread.rows[layer, head] @ onto.T
-            chosen, *found = explained(mean * spread.count**0.5, rows, vectors, drawn, most)
+            chosen, *found = explain_head(mean * spread.count**0.5, rows, vectors, drawn, most)
             words[layer][head] = tuple(classes.labels[one] for one in chosen)
             variance[layer, head] = np.square(rows).sum() / (spread.count - 1)
             for values, into in zip(found, (shares, noise), strict=True):
@@ -219,7 +221,7 @@ def random_squares(words: int, feature: int, width: int) -> Float[np.ndarray, "l
     return squares / (squares.sum(axis=-1, keepdims=True) + rest)
 
 
-def explained(
+def explain_head(
     mean: Float[np.ndarray, " embedding"], rows: Float[np.ndarray, "row embedding"],
     vectors: Float[np.ndarray, "word embedding"], drawn: Float[np.ndarray, "list word axis"], most: int,
 ) -> tuple[list[int], list[float], list[float]]:  # fmt: skip

@@ -193,7 +193,7 @@ class Matrix:
         return {"application/vnd.plotly.v1+json": json.loads(self.plotly().to_json())}
 
 
-def ramp(place: int, count: int) -> str:
+def ramp_colour(place: int, count: int) -> str:
     """Return the colour of item `place` (from 0) of `count` along `RAMP`, as "#rrggbb"."""
     at, places = place / max(1, count - 1) * (len(RAMP) - 1), range(len(RAMP))
     return "#" + "".join(f"{round(np.interp(at, places, light)):02x}" for light in zip(*RAMP, strict=True))
@@ -259,7 +259,7 @@ def tooltip(chart: Chart, one: Series | Bars, i: int, say: Callable[[str], str] 
     times, unit = (100, " %") if chart.percent else (1, chart.unit and f" {chart.unit}")
     head = say(one.said[i]) if one.said else number(times * float(one.y[i]), 4) + unit
     lines = (*([MARKS[tuple(of)]] if tuple(of) in MARKS else []), *one.told)
-    return [line for line in (str(head), *(say(_with(one, values)) for one in lines)) if line]
+    return [line for line in (str(head), *(say(_with_values(one, values)) for one in lines)) if line]
 
 
 def cell_tooltip(matrix: Matrix, row: int, col: int, say: Callable[[str], str] = str) -> list[str]:
@@ -271,12 +271,13 @@ def cell_tooltip(matrix: Matrix, row: int, col: int, say: Callable[[str], str] =
         return value[row % len(value)][col % len(value[0])]
 
     lines = [
-        say(_with(one, {name: of_cell(value) for name, value in one.values.items()})) for one in matrix.told
+        say(_with_values(one, {name: of_cell(value) for name, value in one.values.items()}))
+        for one in matrix.told
     ]
     return [line for line in lines if line] if lines and lines[0] else []
 
 
-def _with(text: str, values: Mapping[str, Any]) -> LocalizedText:
+def _with_values(text: str, values: Mapping[str, Any]) -> LocalizedText:
     """Return a text with further values."""
     return LocalizedText(getattr(text, "pattern", text), **{**getattr(text, "values", {}), **values})
 
@@ -326,24 +327,24 @@ def number(value: float, digits: int = 3) -> str:
     return "−" + text if value < 0 else text
 
 
-def ends(values: np.ndarray) -> tuple[float, float]:
+def finite_range(values: np.ndarray) -> tuple[float, float]:
     """Return the smallest and largest finite value; (0, 0) if there is none."""
     known = np.asarray(values, float)[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
 
 
-def balanced(values: np.ndarray) -> float:
+def symmetric_limit(values: np.ndarray) -> float:
     """Return the upper end of a scale that is symmetric about zero."""
-    low, high = ends(values)
+    low, high = finite_range(values)
     return max(-low, high) or 1.0
 
 
-def roomy(values: np.ndarray, share: float) -> tuple[float, float]:
+def range_with_margin(values: np.ndarray, share: float) -> tuple[float, float]:
     """Return the range of an axis that includes all values and zero, with a margin on both sides.
 
     The margin is the fraction `share` of the range.
 
-    >>> roomy(np.array([1.0, 10.0]), 0.1)
+    >>> range_with_margin(np.array([1.0, 10.0]), 0.1)
     (-1.0, 11.0)
     """
     low, high = values.min(initial=0.0), values.max(initial=0.0)

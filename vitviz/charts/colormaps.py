@@ -60,12 +60,12 @@ def colorscale(name: str) -> list[tuple[float, str]]:
     return [(level / 255, f"rgb({red},{green},{blue})") for level, (red, green, blue) in enumerate(colours)]
 
 
-def coloured(
+def map_to_rgb(
     values: Float[np.ndarray, "*shape"], low: float, high: float, name: str = "viridis"
 ) -> UInt8[np.ndarray, "*shape 3"]:
     """Map numbers to RGB: values up to `low` get the first entry, values from `high` the last.
 
-    >>> coloured(np.array([0.0, 1.0]), 0.0, 1.0, "viridis").tolist()
+    >>> map_to_rgb(np.array([0.0, 1.0]), 0.0, 1.0, "viridis").tolist()
     [[68, 1, 84], [253, 231, 37]]
     """
     if name not in TABLES:

@@ -5,10 +5,10 @@ import numpy as np
 from jaxtyping import UInt8
 
 
-def encoded(pixels: UInt8[np.ndarray, "height width 3"], ending: str) -> bytes:
+def encode_image(pixels: UInt8[np.ndarray, "height width 3"], ending: str) -> bytes:
     """Encode RGB pixels as the bytes of a .png or .jpg file.
 
-    >>> encoded(np.zeros((2, 3, 3), np.uint8), ".png")[1:4]
+    >>> encode_image(np.zeros((2, 3, 3), np.uint8), ".png")[1:4]
     b'PNG'
     """
     options = [cv2.IMWRITE_JPEG_QUALITY, 92] if ending == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]

@@ -11,7 +11,7 @@ from jaxtyping import Float, UInt8
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from vitviz.charts.colormaps import coloured
+from vitviz.charts.colormaps import map_to_rgb
 
 # fade outside the crop: (strength from 0 to 1, target grey level)
 _FADED = {"heat": (np.float32(0.62), 255.0), "paper": (np.float32(0.85), 0.0)}
@@ -59,7 +59,7 @@ def overlay(
     left, top, right, bottom = (round(side) for side in box or (0, 0, width, height))
     if not (left < right and top < bottom and left < width and top < height and right > 0 and bottom > 0):
         raise ValueError(f"The box {box} does not lie on the picture of {width} x {height} pixels.")
-    full = enlarged(map, (bottom - top, right - left), smooth)
+    full = enlarge_map(map, (bottom - top, right - left), smooth)
     rows, cols = slice(max(top, 0), min(bottom, height)), slice(max(left, 0), min(right, width))
     full = full[rows.start - top : rows.stop - top, cols.start - left : cols.stop - left]
     most = (float(np.max(map)) if high is None else high) or 1.0
@@ -67,34 +67,34 @@ def overlay(
     if form == "paper":
         inside *= np.clip(full / most, 0.0, 1.0)[..., None]
     else:
-        inside += opacity * (coloured(full, low, most, colours) - inside)
-    result = _gone(picture, form)
+        inside += opacity * (map_to_rgb(full, low, most, colours) - inside)
+    result = _greyed_copy(picture, form)
     result[rows, cols] = np.rint(inside).astype(np.uint8)
     return result
 
 
-def faded(
+def fade_outside_crop(
     picture: UInt8[np.ndarray, "height width 3"], box: tuple[float, float, float, float] | None
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Return the image faded outside `box`, as in the heat map; unchanged if `box` is None.
 
-    >>> faded(np.zeros((1, 2, 3), np.uint8), (0, 0, 1, 1))[0, :, 0].tolist()
+    >>> fade_outside_crop(np.zeros((1, 2, 3), np.uint8), (0, 0, 1, 1))[0, :, 0].tolist()
     [0, 158]
     """
     if box is None:
         return picture
     left, top, right, bottom = (max(0, round(side)) for side in box)
-    result = _gone(picture, "heat")
+    result = _greyed_copy(picture, "heat")
     result[top:bottom, left:right] = picture[top:bottom, left:right]
     return result
 
 
-def _gone(picture: np.ndarray, form: str) -> np.ndarray:
+def _greyed_copy(picture: np.ndarray, form: str) -> np.ndarray:
     share, under = _FADED[form]
     return np.rint(picture * (1 - share) + under * share).astype(np.uint8)
 
 
-def enlarged(
+def enlarge_map(
     map: Float[np.ndarray, "row col"], size: tuple[int, int], smooth: bool = True
 ) -> Float[np.ndarray, "height width"]:
     """Enlarge the map to `size` (height, width): bicubic and clipped to its own range, or in squares."""

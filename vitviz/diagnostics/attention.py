@@ -14,11 +14,11 @@ from math import log
 
 import torch
 
-from vitviz.analyses.depth import token_norms, usual_norms
+from vitviz.analyses.depth import token_norms, typical_norms
 from vitviz.analyses.one_token import attention_received
 from vitviz.analyses.redundancy import attention_entropy
-from vitviz.diagnostics.finding import Finding, judged, layers_named, stated
-from vitviz.diagnostics.subject import CheckSubject, each
+from vitviz.diagnostics.finding import Finding, layers_named, stated, verdict_of
+from vitviz.diagnostics.subject import CheckSubject, traces_of
 from vitviz.traces.localized_text import LocalizedText
 
 UNIFORM, MOST = 0.99, 0.9  # of ln N; share of the heads
@@ -30,12 +30,12 @@ COLLAPSED = 0.99
 def uniform(subject: CheckSubject) -> Iterator[Finding]:
     """Count the heads that attend to all tokens alike."""
     entropies = []
-    for trace in each(subject):
+    for trace in traces_of(subject):
         by_layer = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
         entropies.append(torch.cat(by_layer) / log(trace.length))
     share = (torch.stack(entropies).mean(dim=0) > UNIFORM).double().mean().item()
     sentence = "{share} of the heads attend to all tokens alike."
-    yield judged(
+    yield verdict_of(
         "uniform_attention", "attention", share, MOST, sentence, sentence,
         "Attention maps of this model show nothing. Check that its weights are trained.", "explorer",
         share=f"{share:.0%}",
@@ -65,8 +65,8 @@ def sinks(subject: CheckSubject) -> Iterator[Finding]:
 def outliers(subject: CheckSubject) -> Iterator[Finding]:
     """Find patches with outlying norms, and the layer where they begin."""
     begins, counts, largest = [], [], 0.0
-    for trace in each(subject):
-        norms, usual = token_norms(trace)[:, trace.grid.prefix :], usual_norms(trace)
+    for trace in traces_of(subject):
+        norms, usual = token_norms(trace)[:, trace.grid.prefix :], typical_norms(trace)
         limit = torch.maximum(usual.limit(OUTLIERS), TIMES * usual.median)
         above = norms > limit[:, None]
         largest = max(largest, (norms.max(dim=1).values / usual.median.clamp_min(1e-12))[1:].max().item())
@@ -74,7 +74,7 @@ def outliers(subject: CheckSubject) -> Iterator[Finding]:
         counts.append(above[-1].sum().item())
         begins += [int(layers[0])] if len(layers) else []
     often = len(begins) / len(subject.traces)
-    yield judged(
+    yield verdict_of(
         "outlier_tokens", "attention", often, 0.5,
         "Outlier tokens from {layer} on: patches whose norm is {norm} times the median.",
         "No regular outlier tokens; the largest norm of a patch is {norm} times its layer's median.",
@@ -87,12 +87,12 @@ def outliers(subject: CheckSubject) -> Iterator[Finding]:
 def collapse(subject: CheckSubject) -> Iterator[Finding]:
     """Report how far the patches' tokens have become alike, by depth."""
     by_image = []
-    for trace in each(subject):
+    for trace in traces_of(subject):
         patches = torch.stack([tokens[trace.grid.prefix :].double() for tokens in trace.tokens])
         by_image.append(patches.mean(dim=1).square().sum(-1) / patches.square().sum(-1).mean(dim=1))
     shares = torch.stack(by_image).mean(dim=0)
     layers = (shares[1:] > COLLAPSED).nonzero().flatten().tolist()
-    yield judged(
+    yield verdict_of(
         "rank_collapse", "attention", shares[1:].max().item(), COLLAPSED,
         "The patches' tokens are nearly equal after {layers}.",
         "The patches' tokens differ in every layer; the number is the largest share of their common part.",

@@ -57,7 +57,7 @@ def stated(
     return Finding(name, group, severity, sentence, number, threshold, source, advice, view)
 
 
-def judged(
+def verdict_of(
     name: str, group: str, number: float, threshold: float, bad: str, good: str, advice: str, view: str = "",
     severity: Severity = "serious", below: bool = False, source: str = MEASURED, **values: Any,
 ) -> Finding:  # fmt: skip

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz.diagnostics.finding import BY_DEFINITION, MEASURED, Finding, judged, stated
+from vitviz.diagnostics.finding import BY_DEFINITION, MEASURED, Finding, stated, verdict_of
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces.head_type import scores_of
 from vitviz.traces.localized_text import LocalizedText
@@ -32,7 +32,7 @@ CHANCE = 1e-3  # probability of as few hits as were found
 def outputs(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the number of outputs with the number of labels."""
     count, labels = subject.own_outputs.shape[-1], len(subject.inspector.labels)
-    yield judged(
+    yield verdict_of(
         "labels_missing", "head", abs(count - labels), 0,
         "The classifier has {count} outputs and {labels} labels." if labels
         else "The classifier's {count} outputs have no labels.",
@@ -50,7 +50,7 @@ def head_type(subject: CheckSubject) -> Iterator[Finding]:
         return
     if kind == "sigmoid":
         yes = (scores_of(logits, kind) > 0.5).double().mean().item()
-        yield judged(
+        yield verdict_of(
             "head_type", "head", yes, YES, "The sigmoids affirm {share} of all classes for an image.",
             "The sigmoids affirm {share} of all classes for an image.",
             "The head was probably trained with a softmax: head_type='softmax'.", "patches",
@@ -58,7 +58,7 @@ def head_type(subject: CheckSubject) -> Iterator[Finding]:
         )  # fmt: skip
         return
     total = scores_of(logits, "sigmoid").sum(dim=-1).mean().item() / count
-    yield judged(
+    yield verdict_of(
         "head_type", "head", total, SPARSE,
         "Read as sigmoids, the logits affirm {yes} of {count} classes for an image, as those of a head for"
         " several labels do.",
@@ -89,7 +89,7 @@ def belongs(subject: CheckSubject) -> Iterator[Finding]:
     logits = subject.own_outputs.flatten(0, 1)
     if logits.shape[1] < 10 or subject.inspector.classes is not None:
         return
-    yield judged(
+    yield verdict_of(
         "weak_classifier", "head", contrast(logits), unrelated_contrast(logits.shape[1]) + CONTRAST,
         "No class stands out more than among random logits: the classifier belongs to another training, or"
         " these images have little to do with its classes.",
@@ -128,7 +128,7 @@ def labels(subject: CheckSubject) -> Iterator[Finding]:
             times=times, count=len(known), shift=f"{shift:+d}",
         )  # fmt: skip
         return
-    yield judged(
+    yield verdict_of(
         "shuffled_labels", "head", as_few, CHANCE,
         "Only {hits} of {count} predictions are right, which their confidence makes improbable: the labels"
         " are in another order, or the images are of another kind.",

@@ -24,12 +24,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitviz.analyses.faithfulness.curves import beyond
-from vitviz.diagnostics.finding import Finding, judged, layers_named
+from vitviz.analyses.faithfulness.curves import t_quantile
+from vitviz.diagnostics.finding import Finding, layers_named, verdict_of
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.adapters.assumptions import NORMALISATIONS
 from vitviz.engine.formats.inference import likely_heads
-from vitviz.engine.formats.overrides import Overrides, pools_of
+from vitviz.engine.formats.overrides import Overrides, possible_poolings
 from vitviz.errors import VitvizError
 from vitviz.traces.head_type import HeadType, scores_of
 from vitviz.traces.localized_text import LocalizedText
@@ -81,11 +81,11 @@ def _best(
         return
     best = max(gains, key=gains.get)
     gain, error = gains[best]
-    significant = gain > error * beyond(LEVEL / len(gains), len(subject.images) - 1)
+    significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
     source = LocalizedText(
         "measured; t test over images, 5 % level, corrected for {count} alternatives", count=len(gains)
     )
-    yield judged(
+    yield verdict_of(
         name, "input", gain, limit,
         "{setting}: the predictions carry {gain} nats more with {best}."
         if significant else "{setting}: the predictions carry {gain} nats more with {best}, which is not"
@@ -100,7 +100,7 @@ def _best(
 def informed(subject: CheckSubject) -> Iterator[Finding]:
     """Report the information that predictions carry about the images; serious if there is none."""
     carried, most = information(subject.own_outputs, subject.inspector.head_type), log(len(subject.images))
-    yield judged(
+    yield verdict_of(
         "uninformed", "input", carried / most, UNINFORMED,
         "The predictions are the same for all images.",
         "The predictions carry {carried} of {most} nats about which image it is.",
@@ -211,7 +211,7 @@ def settings(subject: CheckSubject) -> Iterator[Finding]:
     model = subject.model
     heads = model.blocks[0].attn.num_heads if hasattr(model.blocks[0], "attn") else None
     changes = [Overrides(heads=count) for count in likely_heads(model.embed_dim) if count != heads]
-    changes += [Overrides(pool=pool) for pool in pools_of(model)[1:]]
+    changes += [Overrides(pool=pool) for pool in possible_poolings(model)[1:]]
     variants = {
         change.text(): partial(subject.outputs, partial(change.applied, name=subject.name))
         for change in changes

@@ -14,11 +14,11 @@ from itertools import islice
 
 import torch
 
-from vitviz.analyses.faithfulness.curves import beyond
-from vitviz.analyses.faithfulness.evaluation import trial_of
+from vitviz.analyses.faithfulness.curves import t_quantile
+from vitviz.analyses.faithfulness.evaluation import evaluate_methods
 from vitviz.analyses.protocol import TITLES
-from vitviz.diagnostics.finding import BY_DEFINITION, Finding, judged
-from vitviz.diagnostics.subject import CheckSubject, each
+from vitviz.diagnostics.finding import BY_DEFINITION, Finding, verdict_of
+from vitviz.diagnostics.subject import CheckSubject, traces_of
 from vitviz.engine.saliency_inputs import SaliencyInputs
 from vitviz.engine.studies.saliency import class_sensitivity, parameter_randomisation
 from vitviz.traces.localized_text import LocalizedText
@@ -31,10 +31,10 @@ SAME_CLASS, SAME_WEIGHTS = 0.99, 0.9
 def faithful(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the map with random maps and a blob in the centre, over all images."""
     gaps: dict[str, list[float]] = {"random": [], "centre": []}
-    for trace in each(subject):
+    for trace in traces_of(subject):
         passes = SaliencyInputs(subject.inspector, trace, trace.prediction)
         names = [subject.method, "centre"]
-        trial = trial_of(passes, names, seed=subject.seed, shares=SHARES, draws=DRAWS, groups=0)
+        trial = evaluate_methods(passes, names, seed=subject.seed, shares=SHARES, draws=DRAWS, groups=0)
         if trial.refused:
             yield Finding("not_checked", "maps", "number", next(iter(trial.refused.values())), view="trial")
             return
@@ -46,8 +46,8 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
         differences = torch.tensor(values, dtype=torch.float64)
         count, mean = len(values), differences.mean().item()
         error = differences.std().item() / count**0.5
-        yield judged(
-            f"faithful_{other}", "maps", mean - beyond(0.05, count - 1) * error, 0.0,
+        yield verdict_of(
+            f"faithful_{other}", "maps", mean - t_quantile(0.05, count - 1) * error, 0.0,
             "{title} is not significantly better than {baseline}: {mean} ± {error} points, {count} images.",
             "{title} is better than {baseline}: {mean} ± {error} points, {count} images.",
             "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
@@ -59,14 +59,14 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
 def specific(subject: CheckSubject) -> Iterator[Finding]:
     """Find a map that does not change with the class."""
     correlations = []
-    for trace in islice(each(subject), IMAGES):
+    for trace in islice(traces_of(subject), IMAGES):
         if trace.logits.numel() > 1:
             first, second = trace.logits.topk(2).indices.tolist()
             alike = class_sensitivity(subject.inspector, trace, first, second, [subject.method])
             correlations += [value for value in alike.values() if value is not None]
     if correlations:
         mean = sum(correlations) / len(correlations)
-        yield judged(
+        yield verdict_of(
             "same_for_classes", "maps", mean, SAME_CLASS, "{title} gives the same map for every class.",
             "{title} changes with the class: correlation {correlation} for the two likeliest.",
             "Choose a method that uses gradients or logit attribution to explain a class.", "evidence",
@@ -82,7 +82,7 @@ def randomised(subject: CheckSubject) -> Iterator[Finding]:
         subject.inspector, trace.view, trace.prediction, [subject.method], steps, (subject.seed,)
     )[subject.method]
     values = [float("nan") if value is None else value for (value,) in by_step]
-    yield judged(
+    yield verdict_of(
         "same_for_weights", "maps", values[-1], SAME_WEIGHTS,
         "{title} hardly changes when all blocks are randomised: it shows the image, not the model.",
         "{title} changes when weights are randomised: correlation {correlations} for the head, half of the"

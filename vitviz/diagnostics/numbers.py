@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from vitviz.diagnostics.finding import ROUNDING, Finding, judged, stated
+from vitviz.diagnostics.finding import ROUNDING, Finding, stated, verdict_of
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.studies.attribution import logit_attribution
 from vitviz.traces.localized_text import LocalizedText
@@ -21,7 +21,7 @@ def determinism(subject: CheckSubject) -> Iterator[Finding]:
     first, second = subject.traces[0], subject.inspector.trace(subject.images[0].image)
     last, again = first.tokens[-1], second.tokens[-1]
     change = ((last - again).abs().max() / last.abs().max()).item()
-    yield judged(
+    yield verdict_of(
         "not_deterministic", "numbers", change, CHANGE, "Two passes on one image give different results.",
         "Two passes on one image agree.", "Switch off dropout and sampling: model.eval().",
         source=ROUNDING,
@@ -31,7 +31,7 @@ def determinism(subject: CheckSubject) -> Iterator[Finding]:
 def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
     """Find activations that float16 cannot represent."""
     largest = max(tokens.abs().max().item() for trace in subject.traces for tokens in trace.tokens)
-    yield judged(
+    yield verdict_of(
         "float16_overflow", "numbers", largest, OVERFLOW, "Activations are too large for float16.",
         "Activations fit into float16.", "Compute in float32 or bfloat16.", "tokens", severity="note",
         source=LocalizedText("largest float16 number"),
@@ -43,7 +43,7 @@ def balance(subject: CheckSubject) -> Iterator[Finding]:
     subject.require_classes()
     trace = subject.traces[0]
     gap = abs(logit_attribution(subject.inspector, trace, int(trace.logits.argmax())).gap)
-    yield judged(
+    yield verdict_of(
         "unbalanced", "numbers", gap / max(trace.size, torch.finfo(torch.float32).tiny), GAP,
         "The contributions of heads and MLPs do not add up to the logit.",
         "The contributions of heads and MLPs add up to the logit.", "Report this model: its form is not"

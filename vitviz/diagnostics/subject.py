@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vitviz.analyses.protocol import NO_HEAD
 from vitviz.engine.device import DTYPES
 from vitviz.engine.forward import copies
-from vitviz.engine.forward.patch_removal import AT_ONCE, answers_to
+from vitviz.engine.forward.patch_removal import AT_ONCE, outputs_of_batches
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Preprocessing, prepare
 from vitviz.engine.inspector import Inspector
@@ -105,11 +105,15 @@ class CheckSubject:
         """Return the outputs of the model, or of a copy edited by `change`, for `inputs(**settings)`."""
         model, inputs = self.model, self.inputs(**settings)
         if change is not None:
-            model = copies.lending(model)
+            model = copies.copy_sharing_weights(model)
             change(model)
             model.eval()
         batch = max(1, AT_ONCE // self.inspector.grid().tokens)
-        return answers_to(model, inputs.flatten(0, 1).split(batch)).float().unflatten(0, inputs.shape[:2])
+        return (
+            outputs_of_batches(model, inputs.flatten(0, 1).split(batch))
+            .float()
+            .unflatten(0, inputs.shape[:2])
+        )
 
     @cached_property
     def own_outputs(self) -> Float[Tensor, "view image output"]:
@@ -123,7 +127,7 @@ class CheckSubject:
             raise UnsupportedModel(LocalizedText(NO_HEAD, checkpoint=self.name))
 
 
-def each(subject: CheckSubject) -> Iterable[Trace]:
+def traces_of(subject: CheckSubject) -> Iterable[Trace]:
     """Yield the traces; raises Stopped between two if the check was cancelled."""
     for trace in subject.traces:
         cancellation.check()

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vitviz.analyses.similarity import position_similarity
-from vitviz.diagnostics.finding import BY_DEFINITION, Finding, judged, stated
+from vitviz.diagnostics.finding import BY_DEFINITION, Finding, stated, verdict_of
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces import cancellation
 from vitviz.traces.grid import Grid
@@ -44,7 +44,7 @@ def finite(subject: CheckSubject) -> Iterator[Finding]:
         name: int((~parameter.isfinite()).sum()) for name, parameter in subject.model.named_parameters()
     }
     wrong, total = [name for name, count in counts.items() if count], sum(counts.values())
-    yield judged(
+    yield verdict_of(
         "not_finite", "weights", total, 0, "{count} weights are NaN or infinite, in {names}.",
         "All weights are finite.", "Export the weights again, in float32.", source=BY_DEFINITION,
         count=total, names=", ".join(wrong[:3]),
@@ -150,13 +150,13 @@ def heads(subject: CheckSubject) -> Iterator[Finding]:
         nearest = max(nearest, cosines.max().item())
         pairs = (cosines.triu() > EQUAL).nonzero().tolist()
         equal += [f"{number + 1}.{head + 1} = {number + 1}.{other + 1}" for head, other in pairs]
-    yield judged(
+    yield verdict_of(
         "dead_heads", "weights", smallest, DEAD, "Heads that write nothing: {heads}.",
         "Every head writes to the residual stream; the number is the weakest head's part of its layer's"
         " median.", "Compare with the original weights. A pruned head is no fault.", "evidence", below=True,
         heads=", ".join(dead[:6]),
     )  # fmt: skip
-    yield judged(
+    yield verdict_of(
         "equal_heads", "weights", nearest, EQUAL, "Heads that write the same: {heads}.",
         "No two heads of a layer write the same; the number is the largest cosine.",
         "Compare with the original weights: a slice was copied twice.", "explorer",
@@ -174,7 +174,7 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
     few = min(rounded, whole, key=len)
     mixed = len(few) / max(1, len(rounded) + len(whole))
     kind = LocalizedText("half precision") if rounded else "float32"
-    yield judged(
+    yield verdict_of(
         "mixed_precision", "weights", mixed, 0.0,
         "{count} weight matrices are rounded to half precision, unlike the others: {names}."
         if few is rounded else "{count} weight matrices are in float32, unlike the others: {names}.",
@@ -210,7 +210,7 @@ def positions(subject: CheckSubject) -> Iterator[Finding]:
             BY_DEFINITION, "Load the position embedding.", "positions",
         )  # fmt: skip
         return
-    yield judged(
+    yield verdict_of(
         "random_positions", "weights", position_structure(table, grid), STRUCTURE,
         "The position table has no structure: neighbours are no more similar than other patches.",
         "Position embeddings of neighbouring patches are similar.", "Load the trained position embedding.",

@@ -4,22 +4,23 @@ import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from vitviz.engine.adapters.assumptions import warning
+from vitviz.engine.adapters.assumptions import assumption_warning
 from vitviz.engine.adapters.load import load as load_weights
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.device import pick_device, pick_dtype
 from vitviz.engine.formats.overrides import Overrides
-from vitviz.engine.hub.catalogue import checkpoints, find
-from vitviz.engine.hub.files import unchanged
-from vitviz.engine.hub.snapshots import Snapshot, frames
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
+from vitviz.engine.hub.files import files_unchanged
+from vitviz.engine.hub.snapshots import Snapshot, all_snapshots
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.studies.text import asked_about
+from vitviz.engine.studies.text import with_sentences
 from vitviz.errors import AssumedWarning, VitvizError
 from vitviz.traces.head_type import HeadType
 from vitviz.traces.text_classes import vectors_of, without_text
 
 __all__ = [
-    "Checkpoint", "Snapshot", "Inspector", "checkpoints", "training_snapshots", "find", "load", "unchanged"
+    "Checkpoint", "Snapshot", "Inspector", "checkpoints", "training_snapshots", "find_checkpoint", "load",
+    "files_unchanged"
 ]  # fmt: skip
 
 
@@ -81,17 +82,17 @@ def load(
         )
     name, sentences, templates = without_text(str(name))
     query = f"{name}{'&' if '?' in name else '?'}{settings.text()}" if settings else name
-    checkpoint = find(query, folder=folder, architecture=architecture, trusted=trusted)
+    checkpoint = find_checkpoint(query, folder=folder, architecture=architecture, trusted=trusted)
     place = pick_device(device)
     loaded = load_weights(
         checkpoint, progress=progress, folder=folder, device=place, dtype=pick_dtype(dtype, place),
         labels=None if labels is None else tuple(labels),
     )  # fmt: skip
     if trusted and loaded.checkpoint.assumed:
-        text = warning(loaded.checkpoint.name, loaded.checkpoint.assumed)
+        text = assumption_warning(loaded.checkpoint.name, loaded.checkpoint.assumed)
         warnings.warn(AssumedWarning(text), stacklevel=2)
     inspector = Inspector(loaded, device, dtype)
-    return asked_about(inspector, sentences, templates, progress) if sentences else inspector
+    return with_sentences(inspector, sentences, templates, progress) if sentences else inspector
 
 
 def training_snapshots(name: str | PathLike, *, folder: str | PathLike | None = None) -> list[Snapshot]:
@@ -104,4 +105,4 @@ def training_snapshots(name: str | PathLike, *, folder: str | PathLike | None = 
     >>> [frame.name for frame in training_snapshots("vitviz-tiny")][-1:]
     ['vitviz-tiny']
     """
-    return frames(find(str(name), folder=folder))
+    return all_snapshots(find_checkpoint(str(name), folder=folder))

@@ -18,12 +18,12 @@ import torch
 from torch import nn
 
 from vitviz.engine import memory, readouts
-from vitviz.engine.forward.edits import Edit, Outputs, edit_of, heads_of, places_of, watching
+from vitviz.engine.forward.edits import Edit, Outputs, edit_of, heads_of, places_of, recording_edit
 from vitviz.engine.forward.hooks import mlp_of
 from vitviz.engine.forward.mean_ablation import MeanOutputs, shipped_with
 from vitviz.engine.forward.recording import transformer_blocks
 from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.patch_fill import painted
+from vitviz.engine.images.patch_fill import paint_patches
 from vitviz.engine.images.preprocess import Prepared, prepare
 from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
@@ -78,14 +78,14 @@ def apply_ablation(
     if without.patches and without.patches_as == "dropped":
         kept = tuple(sorted({*range(grid.patches)} - {*without.patches}))
         _require_leaving(forward, prepared, size)
-    instead = put_instead(forward, size, without, other, kept)
+    instead = replacement_outputs(forward, size, without, other, kept)
     if without.patches and kept is None:
         preprocessing = placed.preprocessing.with_size(size)
-        prepared = painted(prepared, preprocessing, grid, without.patches, without.patches_as)
+        prepared = paint_patches(prepared, preprocessing, grid, without.patches, without.patches_as)
     return prepared, edit_of(without, grid, kept, instead)
 
 
-def put_instead(
+def replacement_outputs(
     forward: ForwardRunner, size: tuple[int, int], without: Ablation, other: Any, kept: tuple[int, ...] | None
 ) -> Outputs:
     """Return the replacements for heads, MLPs and tokens that do not come from the pass itself."""
@@ -163,10 +163,10 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
     kept = tuple(patch for patch in range(grid.patches) if patch % 3)
     places, pixels = places_of(grid, kept), forward.pixels([prepared])
     try:
-        shorter = forward.run(model, pixels, edit=watching(grid, 0, kept=kept)[0])[0].tokens[-1].float()
+        shorter = forward.run(model, pixels, edit=recording_edit(grid, 0, kept=kept)[0])[0].tokens[-1].float()
         hidden = forward.run(model, pixels, edit=Edit(grid=grid, hidden=gone))[0].tokens[-1].float()
         sequence = grid.sequence(len(kept))
-        readouts.prove(model, readouts.readout_of(model, sequence, name), sequence, name)
+        readouts.check_readout(model, readouts.readout_of(model, sequence, name), sequence, name)
     except RuntimeError as error:
         if memory.is_shortage(error):
             raise

@@ -20,7 +20,7 @@ from vitviz.engine.inspector import Inspector
 from vitviz.errors import VitvizError
 
 
-def outcomes(
+def predictions_by_choice(
     inspector: Inspector, picture: Image.Image, assumed: tuple[Assumption, ...], size: tuple[int, int]
 ) -> Iterator[tuple[str, str, tuple[str, float] | None]]:
     """Yield (assumption's name, choice, likeliest label with its score) for every choice.
@@ -50,7 +50,7 @@ def _answer(
     prepared = prepare(picture, replace(preprocessing, **given.data(vars(preprocessing))))
 
     def changed(model: nn.Module) -> nn.Module:
-        variant = copies.lending(model)
+        variant = copies.copy_sharing_weights(model)
         given.applied(variant, inspector.checkpoint.name)
         return variant
 

@@ -48,11 +48,13 @@ def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
         ones = torch.ones(2, 2, device=device, dtype=DTYPES[name])
         ones.mm(ones)
     except (RuntimeError, TypeError) as error:
-        raise VitvizError(f"{name_of(device)} does not compute in {name}. Use --dtype float32.") from error
+        raise VitvizError(
+            f"{device_name(device)} does not compute in {name}. Use --dtype float32."
+        ) from error
     return DTYPES[name]
 
 
-def name_of(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     """Return the device's name for the page."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
@@ -67,15 +69,15 @@ def synchronise(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-def exactly(device: torch.device) -> AbstractContextManager[None]:
+def exact_float32(device: torch.device) -> AbstractContextManager[None]:
     """Return a context for exact float32; CUDA convolutions (patch embedding) keep only ten bits (TF32)."""
     return whole_convolutions() if device.type == "cuda" else nullcontext()
 
 
 @contextmanager
-def plainly(device: torch.device) -> Iterator[None]:
+def inference_context(device: torch.device) -> Iterator[None]:
     """Compute predictions: no gradients, the model's own precision whatever autocast says, exact float32."""
-    with torch.no_grad(), torch.autocast(device.type, enabled=False), exactly(device):
+    with torch.no_grad(), torch.autocast(device.type, enabled=False), exact_float32(device):
         yield
 
 
@@ -93,7 +95,7 @@ def threads() -> int:
 
 
 @contextmanager
-def on_threads(count: int) -> Iterator[None]:
+def limit_threads(count: int) -> Iterator[None]:
     """Compute on `count` CPU threads inside the block.
 
     Needed where other threads compute as well: torch gives a thread that it has not seen before the count
@@ -118,6 +120,6 @@ def memory_guard(device: torch.device, what: str) -> Iterator[None]:
         if device.type == "cuda":
             torch.cuda.empty_cache()
         raise OutOfMemory(
-            f"{what} needs more memory than {name_of(device)} has free. Choose a smaller checkpoint or a"
+            f"{what} needs more memory than {device_name(device)} has free. Choose a smaller checkpoint or a"
             " smaller size, or start with --device cpu."
         ) from error

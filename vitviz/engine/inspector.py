@@ -29,7 +29,7 @@ from vitviz.engine.forward.own_model import OwnModel
 from vitviz.engine.forward.recording import TensorChange
 from vitviz.engine.hub import snapshots
 from vitviz.engine.images.preprocess import Prepared
-from vitviz.engine.placement import MemoryDemand, PlacedModel, asked_size, demand_of
+from vitviz.engine.placement import MemoryDemand, PlacedModel, demand_of, requested_size
 from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
@@ -38,7 +38,7 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType
 from vitviz.traces.modes import methods_without_modes
 from vitviz.traces.runs import Ablation
-from vitviz.traces.text_classes import plain
+from vitviz.traces.text_classes import plain_name
 from vitviz.traces.trace import ModelInput, Trace, TraceBatch
 
 # trace -> classes of the last `answered` call, and the trace that it returned
@@ -119,9 +119,9 @@ class Inspector(NotebookDisplay):
         overrides = Overrides(
             heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels, head_type=head_type
         )
-        size = None if size is None else asked_size(size, (0, 0))
+        size = None if size is None else requested_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
-        patch = asked_size(patch, (0, 0)) if patch is not None else None
+        patch = requested_size(patch, (0, 0)) if patch is not None else None
         asides = {"blocks": blocks, "output": output, "patch": patch, "prefix": prefix}
         loaded = loaded_of(model, overrides, size, name, names, asides)
         if isinstance(loaded.model, OwnModel) and dtype != "float32":
@@ -202,7 +202,7 @@ class Inspector(NotebookDisplay):
         if found is None or known != self.classes:
             model, reads = self._behind(trace, "head is"), self.classes is not None
             reads = reads or tracing.classifies(model, self.checkpoint)
-            logits = readout_stages.read_now(model, trace.tokens[-1]) if reads else None
+            logits = readout_stages.apply_readout(model, trace.tokens[-1]) if reads else None
             answer = {"logits": logits, "labels": self.labels, "classes": self.classes}
             found = replace(trace, checkpoint=self.checkpoint.name, **answer)
             _answered[trace] = self.classes, found
@@ -219,11 +219,11 @@ class Inspector(NotebookDisplay):
         a bad image and VitvizError for a size that does not fit.
         """
         prepared, seen = self.forward.prepare(image, size)
-        return tracing.covered(prepared.view, self.grid(seen))
+        return tracing.crop_to_grid(prepared.view, self.grid(seen))
 
     def demand(self, size: int | tuple[int, int] | None = None) -> MemoryDemand:
         """Return the tokens, multiplications and memory of an image at a size; nothing is refused."""
-        return demand_of(self.model, self.grid(), asked_size(size, self.preprocessing.size))
+        return demand_of(self.model, self.grid(), requested_size(size, self.preprocessing.size))
 
     @renamed_parameters
     def trace(
@@ -325,7 +325,7 @@ class Inspector(NotebookDisplay):
         >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
         """
         prepared, seen = self.forward.prepare(image, size)
-        return sweeps.of_layer(self.forward, prepared, seen, layer, heads_as)
+        return sweeps.layer_effects(self.forward, prepared, seen, layer, heads_as)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> MeanOutputs:
         """Return the mean outputs that replace heads and MLPs; `.sentence` names the images of the mean."""
@@ -352,7 +352,7 @@ class Inspector(NotebookDisplay):
         """
         prepared, seen = self.forward.prepare(image, size)
         if shuffle is not None:
-            prepared = shuffling.shuffled(prepared, self.grid(seen), shuffle)
+            prepared = shuffling.shuffle_patches(prepared, self.grid(seen), shuffle)
         name = self.checkpoint.name
         change = None if positions else lambda model: shuffling.without_positions(model, name)
         return self.forward.traces([prepared], seen, change=change)[0]
@@ -400,7 +400,10 @@ class Inspector(NotebookDisplay):
         if table is None:
             return []
         tables = snapshots.kept_tensors(self.checkpoint, *TABLES)
-        return [table, *tracing.resized(self.model, self.placed.at(self.placed.size(size)), tables)]
+        return [
+            table,
+            *tracing.resize_position_tables(self.model, self.placed.at(self.placed.size(size)), tables),
+        ]
 
     def position_kind(self) -> str:
         """Return the kind of position encoding: learned, rotary, relative, several joined by +, or none."""
@@ -416,7 +419,7 @@ class Inspector(NotebookDisplay):
         Raises UnsupportedModel, with the reason, for a model whose computation is not understood.
         """
         with self.placed.lock:
-            return readout_stages.tail_of(
+            return readout_stages.readout_stage_of(
                 self.placed.at(self.placed.size(size)), self.checkpoint.name, device
             )
 
@@ -428,7 +431,7 @@ class Inspector(NotebookDisplay):
         `tokens` has the shape of the tokens in a pass at `size`, (height, width) in pixels.
         """
         with self.placed.lock:
-            return readout_stages.read_now(self.placed.at(size), tokens)
+            return readout_stages.apply_readout(self.placed.at(size), tokens)
 
     @in_float32()
     def readout(self, trace: Trace) -> Float[Tensor, " feature"]:
@@ -436,7 +439,7 @@ class Inspector(NotebookDisplay):
 
         Raises VitvizError for a trace of another checkpoint.
         """
-        y = readout_stages.read_now(
+        y = readout_stages.apply_readout(
             self._behind(trace, "norm and pooling are"), trace.tokens[-1], pre_logits=True
         )
         if y.ndim == 1:
@@ -456,7 +459,7 @@ class Inspector(NotebookDisplay):
 
     def _behind(self, trace: Trace, applied: str) -> nn.Module:
         """Return the model that made a trace; VitvizError if that was another checkpoint's."""
-        if plain(trace.checkpoint) != plain(self.checkpoint.name):
+        if plain_name(trace.checkpoint) != plain_name(self.checkpoint.name):
             raise VitvizError(
                 f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
                 f" {applied} applied. Ask the inspector that made it."

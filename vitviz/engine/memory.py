@@ -75,7 +75,7 @@ def bytes_to_load(parameters: int) -> int:
     return 2 * 4 * parameters
 
 
-def require(needed: int, device: torch.device, what: str, advice: str = SMALLER) -> None:
+def require_memory(needed: int, device: torch.device, what: str, advice: str = SMALLER) -> None:
     """Raise OutOfMemory, with both figures, if more than four fifths of the free memory are needed."""
     free = free_bytes(device)
     if free is not None and needed > 0.8 * free:
@@ -96,10 +96,10 @@ def require_to_load(name: str, parameters: int | None, device: torch.device = CP
     what = f"{name} with {parameters / 1e6:.3g} million parameters"
     advice = "Nothing was loaded. Choose a smaller checkpoint"
     also = f"{advice}, or close what else fills the memory."
-    require(bytes_to_load(parameters), CPU, f"Loading {what}", also)
+    require_memory(bytes_to_load(parameters), CPU, f"Loading {what}", also)
     if device.type == "cuda":
         there = f"{advice}, --dtype bfloat16 or --device cpu."
-        require(itemsize * parameters, device, f"Putting {what} on {device}", there)
+        require_memory(itemsize * parameters, device, f"Putting {what} on {device}", there)
 
 
 def is_shortage(error: BaseException) -> bool:

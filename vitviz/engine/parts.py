@@ -29,7 +29,10 @@ class Linear:
 
     @classmethod
     def from_weights(cls, weight: Tensor, bias: Tensor | None) -> Linear:
-        return cls(tracing.copied(weight), torch.zeros(len(weight)) if bias is None else tracing.copied(bias))
+        return cls(
+            tracing.float32_copy(weight),
+            torch.zeros(len(weight)) if bias is None else tracing.float32_copy(bias),
+        )
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,14 @@ def parts_of(model: nn.Module) -> ModelParts:
     filters = tracing.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
-    prefix = [tracing.copied(token[0]) for token in tracing.prefix_of(model).values()]
+    prefix = [tracing.float32_copy(token[0]) for token in tracing.prefix_of(model).values()]
     positions, block = getattr(model, "pos_embed", None), model.blocks[0]
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
     return ModelParts(
         embedding=None if flat is None else Linear.from_weights(flat, model.patch_embed.proj.bias),
         prefix=torch.cat([torch.zeros(0, model.embed_dim), *prefix]),
-        positions=tracing.copied(positions[0]) if tabled else None,
-        why_positions=shuffling.why_not(model),
+        positions=tracing.float32_copy(positions[0]) if tabled else None,
+        why_positions=shuffling.fixed_positions_reason(model),
         mlp=getattr(getattr(getattr(block, "mlp", None), "fc2", None), "in_features", None),
         plain_blocks=type(block).__name__ in PRE_NORM,
         layer_scale=scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None))) is not None,

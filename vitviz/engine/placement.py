@@ -19,7 +19,7 @@ from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.classes import Classes
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.traces.text_classes import plain
+from vitviz.traces.text_classes import plain_name
 from vitviz.traces.unicode import require_unicode
 
 NOT_WHOLE = (
@@ -45,7 +45,7 @@ def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDema
     return MemoryDemand(tokens, memory.operations_of_a_picture(*shape), memory.bytes_of_a_picture(*shape))
 
 
-def asked_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
+def requested_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
     """Return the requested (height, width), the model's own for None; VitvizError for an invalid size."""
     if size is None:
         return own
@@ -73,7 +73,7 @@ def require_size(
         raise VitvizError(LocalizedText(NOT_WHOLE, **details, tall=near[0], wide=near[1]))
     demand = demand_of(model, grid, size)
     what = f"An input of {height} x {width} pixels, {demand.tokens} tokens for {name},"
-    memory.require(demand.nbytes, device, what)
+    memory.require_memory(demand.nbytes, device, what)
 
 
 class PlacedModel:
@@ -122,7 +122,7 @@ class PlacedModel:
     def with_classes(self, classes: Classes) -> PlacedModel:
         """Return a copy with given classes instead of its own; all weights are shared."""
         twin = copy.copy(self)
-        name = plain(self.checkpoint.name)
+        name = plain_name(self.checkpoint.name)
         twin.checkpoint, tokens = replace(self.checkpoint, name=name), tracing.grid_of(twin.model).tokens
         with memory_guard(self.device, f"Giving {name} its classes"):
             cosine.install_classes(twin.model, classes, name, tokens)
@@ -131,7 +131,7 @@ class PlacedModel:
 
     def __getstate__(self) -> dict:
         """Return the state without anything that belongs to one process or one device."""
-        model = copies.lending(self.model)  # without changes by passes that are running
+        model = copies.copy_sharing_weights(self.model)  # without changes by passes that are running
         here = {"model": model, "sizes": self._built(model), "exact": None}
         return {**vars(self), **here, "lock": None, "hooks": None}
 
@@ -144,7 +144,7 @@ class PlacedModel:
 
     def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
         """Return the requested (height, width) or the checkpoint's own; VitvizError if it does not fit."""
-        pixels = asked_size(asked, self.preprocessing.size)
+        pixels = requested_size(asked, self.preprocessing.size)
         if pixels != self.preprocessing.size:  # the own size is valid even if patches do not divide it
             require_size(pixels, self.grid(), self.model, self.device, self.checkpoint.name)
         return pixels

@@ -23,7 +23,7 @@ from vitviz.analyses.readout_stage import (
 )
 from vitviz.analyses.upstream import Reader, Side
 from vitviz.engine.cosine import CosineHead
-from vitviz.engine.device import plainly
+from vitviz.engine.device import inference_context
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.forward.own_model import UNKNOWN, OwnModel, require_known
 from vitviz.errors import UnsupportedModel
@@ -38,7 +38,7 @@ _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
 CPU = torch.device("cpu")
 
 
-def tail_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutStage:
+def readout_stage_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutStage:
     """Return the readout at a model's present input size; cached for each model and device.
 
     The result shares weights that are float32 on the CPU. Raises UnsupportedModel, "not applicable, because
@@ -196,14 +196,14 @@ def attention_pooling_of(model: nn.Module) -> AttentionPooling:
     )
 
 
-def read_now(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
+def apply_readout(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:
     """Apply final norm, pooling and head to tokens of one or several images; return their logits.
 
     `pre_logits` returns the head's input instead. The result is float32 on the tokens' device.
     """
     require_known(model, "its readout")
     weights = next(model.parameters())
-    with plainly(weights.device):
+    with inference_context(weights.device):
         last = tokens.reshape(-1, *tokens.shape[-2:]).to(weights.device, weights.dtype)
         found = model.forward_head(model.norm(last), pre_logits=pre_logits).to(tokens.device, torch.float32)
         return found.reshape(*tokens.shape[:-2], *found.shape[1:])

@@ -75,7 +75,7 @@ def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
 
 
 @in_float32()
-def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
+def check_readout(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
     """Raise UnsupportedModel unless the model reads random tokens as its readout declares.
 
     Attention pooling is recorded directly and not tested here.
@@ -100,7 +100,7 @@ def prove(model: nn.Module, readout: Readout, grid: Grid, name: str) -> None:
         )
 
 
-def read(
+def readout_weights(
     model: nn.Module, readout: Readout, last: Float[Tensor, "batch token width"]
 ) -> Float[Tensor, "batch token"] | None:
     """Return each token's weight in y for a batch of images; None if fixed, or given by attention pooling."""
@@ -110,6 +110,6 @@ def read(
         return readout.shares(model.norm(last))
 
 
-def queries_read(model: nn.Module) -> int | None:
+def count_read_queries(model: nn.Module) -> int | None:
     """Return how many of attention pooling's queries, from the first, reach the output; None for all."""
     return 1 if getattr(getattr(model, "attn_pool", None), "pool", "") == "token" else None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import DTYPES, memory_guard, name_of, plainly, synchronise
+from vitviz.engine.device import DTYPES, device_name, inference_context, memory_guard, synchronise
 from vitviz.engine.forks import lock_of
 from vitviz.engine.forward import capture, copies, edits, own_pass, precision, shuffling, tracing
 from vitviz.engine.forward.mean_ablation import MeanOutputCache
@@ -29,7 +29,7 @@ from vitviz.engine.placement import PlacedModel
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
 from vitviz.traces.readout import Readout
-from vitviz.traces.trace import Attention, Deviation, ModelInput, Trace, TraceBatch, of_images
+from vitviz.traces.trace import Attention, Deviation, ModelInput, Trace, TraceBatch, select_images
 
 ModelChange = Callable[[nn.Module], nn.Module]
 
@@ -111,7 +111,9 @@ class ForwardRunner:
                 model, pixels, checking, hooked, edit, wait=not keep_on_device
             )
             if first:
-                readouts.prove(model, self._readout(model), tracing.grid_of(model), placed.checkpoint.name)
+                readouts.check_readout(
+                    model, self._readout(model), tracing.grid_of(model), placed.checkpoint.name
+                )
             finite = hooked or all_finite(recording.tokens[-1], logits)
             if keep_on_device:
                 milliseconds = 1000 * (time.perf_counter() - start)
@@ -121,19 +123,19 @@ class ForwardRunner:
                     f" to show. Its weights are damaged, or too large for {placed.dtype}."
                 )
             readout = self._readout(model, kept)
-            read = readouts.read(model, readout, recording.tokens[-1])
+            read = readouts.readout_weights(model, readout, recording.tokens[-1])
         place = placed.device if keep_on_device else torch.device("cpu")
         shared = {
             "checkpoint": placed.checkpoint.name, "grid": tracing.grid_of(model), "readout": readout,
-            "labels": placed.labels, "milliseconds": milliseconds, "device": name_of(placed.device),
+            "labels": placed.labels, "milliseconds": milliseconds, "device": device_name(placed.device),
             "dtype": placed.dtype, "first_pass": first, "kept": kept, "classes": placed.classes,
             "own_head_type": placed.head_type,
             **({} if edit is None else {"without": edit.without}),
         }  # fmt: skip
         if placed.classes is None and not tracing.classifies(model, placed.checkpoint):
             logits = None
-        views, queries = [image.view for image in prepared], readouts.queries_read(model)
-        batch = tracing.batch_of(recording, logits, shared, views, place, read, queries)
+        views, queries = [image.view for image in prepared], readouts.count_read_queries(model)
+        batch = tracing.to_trace_batch(recording, logits, shared, views, place, read, queries)
         if checking:
             self._require_truth(recording, batch[0].layers, size)
         return batch
@@ -168,7 +170,7 @@ class ForwardRunner:
         """Return the outputs of heads, MLPs and layers in a pass without the user's hooks."""
         with self._looking(size):
             model = self.placed.at(size)
-            edit, seen = edits.watching(tracing.grid_of(model), len(model.blocks), kept=kept)
+            edit, seen = edits.recording_edit(tracing.grid_of(model), len(model.blocks), kept=kept)
             self.run(model, self.pixels([prepared]), edit=edit)
         return seen
 
@@ -197,11 +199,11 @@ class ForwardRunner:
             if edit is not None:
                 require_known(model, "how heads and MLPs write into its tokens")
             start = time.perf_counter()
-            recording, logits = own_pass.recorded(model, pixels, changes)
+            recording, logits = own_pass.record_pass(model, pixels, changes)
             logits = recording.tokens[-1].new_zeros(0) if logits is None else logits
             return recording, logits, 1000 * (time.perf_counter() - start)
         recorded = capture.recording(model, check=check, changes=changes, edit=edit)
-        with plainly(placed.device), recorded as recording:
+        with inference_context(placed.device), recorded as recording:
             if wait:
                 synchronise(placed.device)
             start = time.perf_counter()
@@ -218,7 +220,7 @@ class ForwardRunner:
         recording, _, _ = self.run(model, pixels, check=True)
         grid, cpu = tracing.grid_of(model), torch.device("cpu")
         layers = tracing.attentions_of([call for (call,) in recording.calls], grid, cpu)
-        self._require_truth(recording, of_images(tuple(layers), 0), size)
+        self._require_truth(recording, select_images(tuple(layers), 0), size)
 
     def _require_truth(
         self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
@@ -236,7 +238,7 @@ class ForwardRunner:
         size = image.picture.shape[:2] if isinstance(image, ModelInput) else size
         preprocessing = placed.preprocessing.with_size(placed.size(size))
         if isinstance(image, ModelInput):
-            return shuffling.as_seen(image, preprocessing), preprocessing.size
+            return shuffling.input_from_view(image, preprocessing), preprocessing.size
         return prepare(open_image(image), preprocessing), preprocessing.size
 
 

@@ -21,13 +21,13 @@ from vitviz.analyses.saliency.passes import KINDS, Gradients, PathGradients, Wei
 from vitviz.analyses.target import TargetLike, classes_of, score_of
 from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import exactly, memory_guard, plainly
+from vitviz.engine.device import exact_float32, inference_context, memory_guard
 from vitviz.engine.forward import capture, gradients
 from vitviz.engine.forward.gradients import product
 from vitviz.engine.forward.patch_removal import PatchRemoval
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.readout_stages import PARALLEL, PRE_NORM, scale_of
-from vitviz.engine.studies.attribution import balanced_ledger
+from vitviz.engine.studies.attribution import checked_logit_terms
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
@@ -38,7 +38,7 @@ NO_CLASSIFIER = (
 )
 
 
-def scored(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tensor], Tensor]:
+def score_function(model: nn.Module, trace: Trace, target: TargetLike) -> Callable[[Tensor], Tensor]:
     """Return a differentiable function from pixels (batch, channel, height, width) to one score an image.
 
     `target`: a class, (a, b), or a direction of the classifier's input. Raises VitvizError for an
@@ -114,14 +114,14 @@ class SaliencyInputs:
         self.trace = inspector.answered(image) if is_trace else inspector.traces([prepared], seen)[0]
         self.model, self.pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self.blocks = capture.transformer_blocks(self.model)
-        self._score = scored(self.model, self.trace, target)
+        self._score = score_function(self.model, self.trace, target)
         self.answer = self._plain()
 
     def tail(self) -> ReadoutStage:
         return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
     def ledger(self) -> LogitTerms:
-        return balanced_ledger(self.inspector, self.trace)
+        return checked_logit_terms(self.inspector, self.trace)
 
     def gradients(self, held: bool = False) -> Gradients:
         if held not in self._made:
@@ -143,7 +143,7 @@ class SaliencyInputs:
     @in_float32()
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
         tokens, weights = self.trace.tokens, next(self.model.parameters())
-        with plainly(weights.device):
+        with inference_context(weights.device):
             last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
             # repeat each patch at every position that may be read, so that pooling reads this patch alone
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
@@ -177,10 +177,10 @@ class SaliencyInputs:
         self._require_room(attentions=False, batch=min(_BATCH, steps))
         for some, weight in zip(((1 + nodes) / 2).split(_BATCH), (weights / 2).split(_BATCH), strict=True):
             pixels = (some[:, None, None, None] * self.pixels).requires_grad_()
-            with gradients.opened(self.model, self.blocks, held=False, terms=False):
+            with gradients.gradient_pass(self.model, self.blocks, held=False, terms=False):
                 (slope,) = torch.autograd.grad(self._score(pixels).sum(), pixels)
             total += (weight[:, None, None, None] * slope).sum(dim=0, keepdim=True)
-        with plainly(self.inspector.device):
+        with inference_context(self.inspector.device):
             start = self._score(torch.zeros_like(self.pixels)).item()
         return PathGradients(self._by_patch(total * self.pixels), start, steps)
 
@@ -200,7 +200,7 @@ class SaliencyInputs:
         leaf = self.pixels.clone()
         if getattr(self.model.patch_embed, "backbone", None) is None:
             leaf.requires_grad_()
-        with gradients.opened(self.model, self.blocks, held=held) as gradient_pass:
+        with gradients.gradient_pass(self.model, self.blocks, held=held) as gradient_pass:
             answer = self._score(leaf).sum()
         self._check(gradient_pass, answer, held)
         activation = None if held else self._activation(gradient_pass)
@@ -209,7 +209,7 @@ class SaliencyInputs:
         inputs += [leaf] if leaf.requires_grad else []
         inputs += [] if activation is None else [activation]
         device = self.inspector.device
-        with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exactly(device):
+        with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exact_float32(device):
             found = torch.autograd.grad(answer, inputs, materialize_grads=True)  # zero for unused tensors
         slopes = {id(tensor): slope for tensor, slope in zip(inputs, found, strict=True)}
         tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in gradient_pass.tokens]
@@ -258,7 +258,7 @@ class SaliencyInputs:
             classes = classes_of(self.trace, self.target)
             first, *second = self.trace.logits[classes].double().tolist()
             return first - sum(second)
-        with plainly(self.inspector.device):
+        with inference_context(self.inspector.device):
             return self._score(self.pixels).item()
 
     def _by_patch(self, pixels: Tensor) -> Tensor:
@@ -275,4 +275,4 @@ class SaliencyInputs:
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
         what = f"The gradient of {self.trace.checkpoint}'s answer at {tokens} tokens"
         advice = "Choose a smaller size, or a method that takes no gradient."
-        memory.require(needed, self.inspector.device, what, advice)
+        memory.require_memory(needed, self.inspector.device, what, advice)

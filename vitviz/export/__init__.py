@@ -9,7 +9,9 @@
 """
 
 from vitviz.export.animation import Animation, animation
-from vitviz.export.figure import Figure, figure, printed
-from vitviz.export.video import VideoFrame, film_of, video
+from vitviz.export.figure import Figure, figure, print_view
+from vitviz.export.video import VideoFrame, video, video_of_frames
 
-__all__ = ["Animation", "Figure", "VideoFrame", "animation", "figure", "film_of", "printed", "video"]
+__all__ = [
+    "Animation", "Figure", "VideoFrame", "animation", "figure", "video_of_frames", "print_view", "video"
+]  # fmt: skip

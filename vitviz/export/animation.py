@@ -22,22 +22,22 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from vitviz._deprecated import renamed_parameters
-from vitviz.charts.mpl.spec import steady
+from vitviz.charts.mpl.spec import share_scales
 from vitviz.errors import VitvizError, quoted
 from vitviz.export.figure import (
     Figure,
-    looked_at,
-    name_of,
-    paper,
-    printed,
-    read,
-    saved,
-    upload_of,
-    view_called,
+    figure_file_name,
+    import_mpl_module,
+    print_view,
+    save_with_caption,
+    upright_upload,
+    validate_settings,
+    view_by_slug,
+    view_contexts,
 )
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.languages import translated
+from vitviz.views.languages import translate
 from vitviz.views.printing import NOTHING_GROWS, FrameSettings, PrintStyle, join_texts
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ FAITHFUL = [  # nearly lossless, BT.709 colours, playable while it downloads
 OnFrame = Callable[[int, int], None]
 
 
-def checked(form: str, seconds: float) -> None:
+def check_video_format(form: str, seconds: float) -> None:
     """Raise VitvizError for an unknown format or an invalid duration."""
     if form not in FORMATS:
         raise VitvizError(f"There is no film as {quoted(form)}; expected one of {', '.join(FORMATS)}.")
@@ -168,7 +168,7 @@ class Animation:
         if form == "txt":
             return self.caption.encode()
         reel = self._reel(width)
-        checked(form, seconds)
+        check_video_format(form, seconds)
         each = round(RATE * seconds)
         times = [1] * len(reel) if self.rate else [each] * (len(reel) - 1) + [HELD * each]
         return (_mp4 if form == "mp4" else _gif)(reel, times, self.rate or RATE, told)
@@ -183,7 +183,7 @@ class Animation:
         Raises:
             VitvizError: For another suffix, an invalid width or duration, and if there is no encoder.
         """
-        return saved(
+        return save_with_caption(
             path, self.file(Path(path).suffix.lower().removeprefix("."), width, seconds), self.caption
         )
 
@@ -192,10 +192,12 @@ class Animation:
         return f'<img alt="" src="data:image/gif;base64,{shown}">'
 
     def _reel(self, width: int) -> FrameRenderer:
-        checked_width(width)
+        check_width(width)
         first = self.frames[0]
-        say, specs = partial(translated, tag=first.language), [frame.spec for frame in self.frames]
-        return paper("page").FrameRenderer(specs, self.labels, width, first.dark, say, first.language)
+        say, specs = partial(translate, tag=first.language), [frame.spec for frame in self.frames]
+        return import_mpl_module("page").FrameRenderer(
+            specs, self.labels, width, first.dark, say, first.language
+        )
 
 
 @renamed_parameters
@@ -231,26 +233,30 @@ def animation(
 
     def trace_by(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
         trace = None if picture is None else by.trace(picture, size, ablation)
-        found, subject = looked_at(view, by, trace)
-        asked = PrintStyle(detail, upload_of(picture, trace), "", dark, language)
-        return found, subject, read(found, subject, settings), asked
+        found, subject = view_contexts(view, by, trace)
+        asked = PrintStyle(detail, upright_upload(picture, trace), "", dark, language)
+        return found, subject, validate_settings(found, subject, settings), asked
 
     if check_axis(over) == "layers":
         found, subject, parsed, asked = trace_by(inspector)
-        return over_layers(found, subject, parsed, detail, lambda each: printed(found, subject, each, asked))
+        return layer_video(
+            found, subject, parsed, detail, lambda each: print_view(found, subject, each, asked)
+        )
     from vitviz import engine
-    from vitviz.engine.hub.snapshots import folder_of, frames
+    from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 
-    if any(control.name == "target" for control in view_called(view).controls):
+    if any(control.name == "target" for control in view_by_slug(view).controls):
         _, subject, parsed, _ = trace_by(inspector)
-        settings |= explained(subject, parsed)
+        settings |= predicted_class_setting(subject, parsed)
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
-    moments = frames(checkpoint)
-    return over_training(checkpoint.name, moments, lambda name: printed(*trace_by(engine.load(name, **like))))
+    moments = all_snapshots(checkpoint)
+    return training_video(
+        checkpoint.name, moments, lambda name: print_view(*trace_by(engine.load(name, **like)))
+    )
 
 
-def explained(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
+def predicted_class_setting(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the predicted class as a `target` setting if none was chosen, so that all frames explain it."""
     unsaid = (
         settings.get("target") == "top" and subject.trace is not None and subject.trace.logits is not None
@@ -258,7 +264,7 @@ def explained(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, st
     return {"target": str(int(subject.trace.logits.argmax()))} if unsaid else {}
 
 
-def checked_width(width: int) -> None:
+def check_width(width: int) -> None:
     """Raise VitvizError for an invalid width of a video."""
     low, high = PIXELS
     if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
@@ -273,17 +279,19 @@ def check_axis(over: str) -> str:
     return over
 
 
-def over_training(
+def training_video(
     checkpoint: str, moments: Sequence[Snapshot], figure_of: Callable[[str], Figure]
 ) -> Animation:
     """Return the video over training snapshots, with `figure_of(name)` for each; VitvizError without any."""
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     figures = [figure_of(moment.name) for moment in moments]
-    return assembled(figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training")
+    return assemble_video(
+        figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training"
+    )
 
 
-def over_layers(
+def layer_video(
     view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     figure_of: Callable[[Mapping[str, Any]], Figure],
 ) -> Animation:  # fmt: skip
@@ -292,27 +300,27 @@ def over_layers(
     Raises:
         VitvizError: If the view has no layers to go over.
     """
-    told = each_layers(view, subject, settings)
+    told = layer_frames(view, subject, settings)
     figures = [figure_of(each) for _, each in told]
-    name = f"{name_of(view, subject, settings, detail)}_over-layers"
-    return assembled(figures, [label for label, _ in told], name)
+    name = f"{figure_file_name(view, subject, settings, detail)}_over-layers"
+    return assemble_video(figures, [label for label, _ in told], name)
 
 
-def each_layers(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> FrameSettings:
+def layer_frames(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> FrameSettings:
     """Return the label and settings of each frame over layers; VitvizError if the view has none."""
-    found = view.over_layers(settings, subject.about)
+    found = view.layer_frames(settings, subject.about)
     if not found:
         raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
     return found
 
 
-def assembled(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
+def assemble_video(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
     """Return a video of the figures, with scales and axes widened to their range over all frames."""
     cancellation.check()
-    specs = steady([figure.spec for figure in figures])
+    specs = share_scales([figure.spec for figure in figures])
     frames = tuple(replace(figure, spec=spec) for figure, spec in zip(figures, specs, strict=True))
     told = LocalizedText(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
-    caption = f"{figures[-1].caption}{translated(told, figures[-1].language)}\n"
+    caption = f"{figures[-1].caption}{translate(told, figures[-1].language)}\n"
     return Animation(frames, tuple(labels), name, caption)
 
 

@@ -32,7 +32,7 @@ const $load = (path) => ($made[path] ??= (async () => {
 """
 
 
-def bundled(sources: Mapping[str, str], wanted: Iterable[str], also: Iterable[str] = ()) -> str:
+def bundle_modules(sources: Mapping[str, str], wanted: Iterable[str], also: Iterable[str] = ()) -> str:
     """Return a script that defines `$load(path)`, a promise of the exports of a module.
 
     Args:

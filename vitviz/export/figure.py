@@ -23,11 +23,11 @@ from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.public import __version__
 from vitviz.traces.samples import samples
-from vitviz.traces.unicode import written_out
+from vitviz.traces.unicode import escape_unencodable
 from vitviz.views import VIEWS, Needs, View, ViewContext
 from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, QuerySetting
-from vitviz.views.languages import NAMES, translated
-from vitviz.views.printing import PrintStyle, join_texts, over_which, patch_name
+from vitviz.views.languages import NAMES, translate
+from vitviz.views.printing import PrintStyle, image_count_text, join_texts, patch_name
 
 if TYPE_CHECKING:
     from vitviz.charts.mpl.spec import FigureSpec
@@ -46,7 +46,7 @@ def _caption(
     second: ViewContext | None,
 ) -> str:  # fmt: skip
     """Return the caption: panels, image, checkpoint, settings, definition (LaTeX), limits and sources."""
-    say = partial(translated, tag=asked.language)
+    say = partial(translate, tag=asked.language)
     shown = [panel.title for row in spec.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
@@ -66,7 +66,7 @@ def _caption(
         LocalizedText(RETOUCHED, what=strokes) if strokes else "",
         LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
         LocalizedText("Beside it: {name} ({known}).", **beside) if beside else "",
-        over_which(subject) if view.needs is Needs.SET or subject.survey is not None else "",
+        image_count_text(subject) if view.needs is Needs.SET or subject.survey is not None else "",
         LocalizedText("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
         LocalizedText("Assumed, as its file does not say it: {what}.", what=assumed) if assumed else "",
         LocalizedText("Taken away: {what}.", what=without) if without else "",
@@ -109,7 +109,7 @@ def _dtype(view: View, subject: ViewContext) -> str:
     return source.dtype
 
 
-def name_of(
+def figure_file_name(
     view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     second: ViewContext | None = None, picture: str = ""
 ) -> str:  # fmt: skip
@@ -117,9 +117,9 @@ def name_of(
 
     The name is valid on every file system.
     """
-    filed = view.filed(settings, subject.grid)
+    filed = view.settings_for_files(settings, subject.grid)
     changed = [
-        f"{control.name}-{spelled(control, filed[control.name])}"
+        f"{control.name}-{setting_as_text(control, filed[control.name])}"
         for control in _used_settings(view)
         if settings[control.name] != _default(control, subject) and control.applies(settings)
     ]
@@ -141,7 +141,7 @@ def _default(control: Control, subject: ViewContext) -> Any:
 
 def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
     """Return the settings as text: all with a field on the page, and of the others those not at default."""
-    found, filed = [], view.filed(settings, subject.grid)
+    found, filed = [], view.settings_for_files(settings, subject.grid)
     for control in _used_settings(view):
         value = filed[control.name]
         if value in ("", (), [], None) or not control.applies(settings):
@@ -156,11 +156,13 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
         if isinstance(control, QuerySetting) or getattr(control, "tokens", False):  # as the figure calls them
             several = value if isinstance(value, list | tuple) else [value]
             value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
-        found.append(f"{say(control.label) if control.label else control.name}: {spelled(control, value)}")
+        found.append(
+            f"{say(control.label) if control.label else control.name}: {setting_as_text(control, value)}"
+        )
     return "; ".join(found)
 
 
-def spelled(control: Control | None, value: Any) -> str:
+def setting_as_text(control: Control | None, value: Any) -> str:
     """Return a setting as in a link: lists of numbers with dots, pairs of layers or classes with a dash."""
     if isinstance(value, list | tuple):
         return ("." if isinstance(control, IntListSetting) else "-").join(map(str, value))
@@ -170,7 +172,7 @@ def spelled(control: Control | None, value: Any) -> str:
 MISSING = "Figures for print are drawn by matplotlib, which is not installed: pip install 'vitviz[print]'."
 
 
-def paper(name: str) -> ModuleType:
+def import_mpl_module(name: str) -> ModuleType:
     """Import a module of `vitviz.charts.mpl`; raise VitvizError if matplotlib is not installed."""
     try:
         return importlib.import_module(f"vitviz.charts.mpl.{name}")
@@ -217,7 +219,7 @@ class Figure:
         if form == "txt":
             return self.caption.encode()
         told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
-        return paper("page").render(self.spec, form, width, dpi, *told, cancellation.check)
+        return import_mpl_module("page").render(self.spec, form, width, dpi, *told, cancellation.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
         """Write a figure, and the caption next to it as .txt; return the path of the figure.
@@ -234,8 +236,11 @@ class Figure:
         """
         form, path = Path(path).suffix.lower().removeprefix("."), Path(path)
         if form != "html":
-            return saved(path, self.file(form, width, dpi), self.caption)
-        made, script = saved(path, self.html(whole=False), self.caption), files("plotly") / "package_data"
+            return save_with_caption(path, self.file(form, width, dpi), self.caption)
+        made, script = (
+            save_with_caption(path, self.html(whole=False), self.caption),
+            files("plotly") / "package_data",
+        )
         path.with_name("plotly.min.js").write_bytes((script / "plotly.min.js").read_bytes())
         return made
 
@@ -264,24 +269,24 @@ class Figure:
 
     def pixels(self, width: float | None = None, dpi: int = 300) -> int:
         """Return the number of pixels of a PNG, without drawing it."""
-        return paper("page").pixels(self.spec, width, dpi, self._say, self.language)
+        return import_mpl_module("page").pixel_count(self.spec, width, dpi, self._say, self.language)
 
     def _say(self, text: str) -> str:
-        return translated(text, self.language)
+        return translate(text, self.language)
 
 
-def saved(path: str | Path, data: bytes, caption: str) -> Path:
+def save_with_caption(path: str | Path, data: bytes, caption: str) -> Path:
     """Write a file and its caption next to it as .txt; raise VitvizError if that fails."""
     path = Path(path)
     try:
         path.write_bytes(data)
         path.with_suffix(".txt").write_text(caption, encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise unwritable(path, error) from None
+        raise write_error(path, error) from None
     return path
 
 
-def unwritable(path: Path, error: Exception) -> VitvizError:
+def write_error(path: Path, error: Exception) -> VitvizError:
     """Return the error for a file that cannot be written."""
     return VitvizError(
         f"{path.name[:200]} cannot be written: {first_line(error)}. Name a file in a folder that exists and"
@@ -323,14 +328,14 @@ def figure(
     >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
     b'PNG'
     """
-    found, subject = looked_at(view, inspector, trace, second, before)
-    parsed = read(found, subject, settings)
-    name = written_out(Path(picture).stem) if isinstance(picture, str | os.PathLike) else ""
-    asked = PrintStyle(detail, upload_of(picture, subject.trace), name, dark, language)
-    return printed(found, subject, parsed, asked)
+    found, subject = view_contexts(view, inspector, trace, second, before)
+    parsed = validate_settings(found, subject, settings)
+    name = escape_unencodable(Path(picture).stem) if isinstance(picture, str | os.PathLike) else ""
+    asked = PrintStyle(detail, upright_upload(picture, subject.trace), name, dark, language)
+    return print_view(found, subject, parsed, asked)
 
 
-def view_called(slug: str) -> View:
+def view_by_slug(slug: str) -> View:
     """Return the view with the given slug; raise VitvizError if there is none."""
     found = next((view for view in VIEWS if view.slug == slug), None)
     if found is None:
@@ -338,7 +343,7 @@ def view_called(slug: str) -> View:
     return found
 
 
-def looked_at(
+def view_contexts(
     view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
     before: Trace | None = None,
 ) -> tuple[View, ViewContext]:  # fmt: skip
@@ -347,7 +352,7 @@ def looked_at(
     Raises:
         VitvizError: For an unknown view, and if the view needs a trace or survey that is missing.
     """
-    found = view_called(view)
+    found = view_by_slug(view)
     made: dict[str, Any] = {}
 
     def once(name, make):
@@ -356,13 +361,13 @@ def looked_at(
     from vitviz.export import over_a_set
 
     if found.needs is Needs.SET:
-        return found, over_a_set.subject_over(inspector, of, second, once)
+        return found, over_a_set.set_context(inspector, of, second, once)
     if second is not None:
         raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Similarity.")
     if isinstance(of, over_a_set.Survey):
         if not found.averages:
             raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
-        fitting = over_a_set.fitting(inspector, of)
+        fitting = over_a_set.require_same_checkpoint(inspector, of)
         return found, ViewContext(fitting, survey=of, once=once, once_of_weights=once)
     from vitviz.traces.trace import Trace
 
@@ -381,18 +386,18 @@ def looked_at(
     return found, ViewContext(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
 
 
-def read(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:
+def validate_settings(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return validated settings from Python values, with defaults for all others."""
-    return view.settings(as_linked(view, settings), subject.about)
+    return view.settings(settings_as_text(view, settings), subject.about)
 
 
-def as_linked(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
+def settings_as_text(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return settings from Python values as their texts in a link."""
     controls = {control.name: control for control in view.controls}
-    return {name: spelled(controls.get(name), value) for name, value in settings.items()}
+    return {name: setting_as_text(controls.get(name), value) for name, value in settings.items()}
 
 
-def printed(view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle) -> Figure:
+def print_view(view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle) -> Figure:
     """Return the figure of a view, given its context and validated settings."""
     language = asked.language
     if language not in NAMES:
@@ -402,12 +407,12 @@ def printed(view: View, subject: ViewContext, settings: Mapping[str, Any], asked
     spec = view.spec(subject, settings, asked)
     second = subject.beside if spec.second else None
     caption = _caption(view, subject, settings, asked, spec, second)
-    title = f"{translated(view.title, language)} · {subject.checkpoint}"
-    name = name_of(view, subject, settings, asked.detail, second, asked.picture)
+    title = f"{translate(view.title, language)} · {subject.checkpoint}"
+    name = figure_file_name(view, subject, settings, asked.detail, second, asked.picture)
     return Figure(spec, name, caption, title, asked.dark, language)
 
 
-def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
+def upright_upload(picture: Any, trace: Trace | None) -> np.ndarray | None:
     """Return the upright image in RGB, reduced to the size that is drawn; None without an image.
 
     Raises:
@@ -415,7 +420,7 @@ def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
     """
     if picture is None:
         return None
-    from vitviz.engine.images.opening import for_drawing, open_image
+    from vitviz.engine.images.opening import open_for_drawing, open_image
 
     opened = open_image(picture)
     expected = None if trace is None else tuple(trace.view.upload)
@@ -424,4 +429,4 @@ def upload_of(picture: Any, trace: Trace | None) -> np.ndarray | None:
             f"The picture has {opened.width} x {opened.height} pixels, but the trace is of one of"
             f" {expected[0]} x {expected[1]}. Hand in the picture that was traced."
         )
-    return for_drawing(opened)
+    return open_for_drawing(opened)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vitviz.traces.trace import Trace
 
 
-def subject_over(
+def set_context(
     inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None, once: ComputeOnce
 ) -> ViewContext:
     """Return the context of a checkpoint, and of a `second` one, over a set of images.
@@ -32,26 +32,26 @@ def subject_over(
                 " other one, too, or inspectors for both."
             )
         if second is None:
-            return ViewContext(fitting(inspector, of), survey=of)
-        if comparable(of) != comparable(second):
+            return ViewContext(require_same_checkpoint(inspector, of), survey=of)
+        if comparison_key(of) != comparison_key(second):
             raise VitvizError(
                 "The two surveys are of different pictures, or measure different things: expected the same"
                 " pictures in the same order and batches, and the same measures."
             )
         # a survey knows only the name of its checkpoint
         beside = ViewContext(lambda: None, survey=second)
-        return ViewContext(fitting(inspector, of), survey=of, beside=beside)
+        return ViewContext(require_same_checkpoint(inspector, of), survey=of, beside=beside)
     size = None if of is None or of.grid == inspector.grid() else of.grid.pixels
 
     def sampled(by: Inspector, which: str) -> Callable[[], Survey]:
-        return lambda: once(f"sampled {which}", lambda: over_samples(by, size))
+        return lambda: once(f"sampled {which}", lambda: survey_samples(by, size))
 
     beside = second and ViewContext(second, sampled=sampled(second, "second"), grid=second.grid(size))
-    more = {"film": lambda: once("film", lambda: over_training(inspector, size)), "once": once}
+    more = {"film": lambda: once("film", lambda: survey_training(inspector, size)), "once": once}
     return ViewContext(inspector, of, sampled=sampled(inspector, "first"), beside=beside, **more)
 
 
-def fitting(inspector: Inspector, survey: Survey) -> Inspector:
+def require_same_checkpoint(inspector: Inspector, survey: Survey) -> Inspector:
     """Return the inspector; raise VitvizError if the survey belongs to another checkpoint."""
     if survey.checkpoint != inspector.checkpoint.name:
         raise VitvizError(
@@ -61,29 +61,29 @@ def fitting(inspector: Inspector, survey: Survey) -> Inspector:
     return inspector
 
 
-def comparable(survey: Survey) -> tuple:
+def comparison_key(survey: Survey) -> tuple:
     """Return image identifiers and measure names, which two comparable surveys must share."""
     return [gram.pictures for gram in survey.grams], {measure.name for measure in survey.measures}
 
 
-def over_samples(
+def survey_samples(
     inspector: Inspector, size: tuple[int, int] | None = None, measures: Iterable | None = None
 ) -> Survey:
     """Return the survey of the crops of the sample images, by default with all measures in `LAYERS`."""
-    from vitviz.surveys import LAYERS, in_batches, parts_of_samples, surveying
+    from vitviz.surveys import LAYERS, batch_size_for, sample_crops, surveying
 
-    pictures = parts_of_samples()
-    batch = in_batches(len(pictures))
+    pictures = sample_crops()
+    batch = batch_size_for(len(pictures))
     *_, survey = surveying(pictures, inspector, measures or LAYERS, batch=batch, size=size)
     return survey
 
 
-def over_training(inspector: Inspector, size: tuple[int, int] | None = None) -> dict[int, Survey]:
+def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -> dict[int, Survey]:
     """Return a survey of "similarity" by training step, in order; empty if there are no snapshots."""
     from vitviz import engine
-    from vitviz.engine.hub.snapshots import folder_of, frames
+    from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
-    steps = [frame for frame in frames(checkpoint) if frame.step is not None]
-    return {step.step: over_samples(engine.load(step.name, **like), size, ["similarity"]) for step in steps}
+    steps = [frame for frame in all_snapshots(checkpoint) if frame.step is not None]
+    return {step.step: survey_samples(engine.load(step.name, **like), size, ["similarity"]) for step in steps}

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.charts.encode import encoded
+from vitviz.charts.encode import encode_image
 from vitviz.errors import VitvizError, quoted
-from vitviz.export.bundle import bundled
-from vitviz.export.figure import RETOUCHED, as_linked, looked_at, spelled, upload_of
+from vitviz.export.bundle import bundle_modules
+from vitviz.export.figure import RETOUCHED, setting_as_text, settings_as_text, upright_upload, view_contexts
 from vitviz.surveys.result import Survey
 from vitviz.traces.display import NotebookDisplay
-from vitviz.traces.localized_text import LocalizedText, message_of, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.traces.trace import Trace
 from vitviz.views import scripts
 from vitviz.views.base import Item, View
 from vitviz.views.controls import DIFFERENCE, Choice, Control, IntSetting, ModelShape, QuerySetting, Slider
-from vitviz.views.languages import NAMES, texts
-from vitviz.views.scripts import declared, framed
+from vitviz.views.languages import NAMES, translations
+from vitviz.views.scripts import figure_frame, view_declaration
 from vitviz.views.subject import ViewContext
 
 if TYPE_CHECKING:
@@ -107,29 +107,34 @@ def show(
     >>> show("rollout", inspector, trace, live=["fusion"], discard=0.9)
     StandaloneView(view='rollout', fixed=('query', 'discard', 'residual', 'layers'))
     """
-    shown, subject = looked_at(view, inspector, of, before=before)
+    shown, subject = view_contexts(view, inspector, of, before=before)
     if reason := shown.refused(subject):
         raise VitvizError(reason)
-    return cell_of(shown, subject, as_linked(shown, settings), image, live, language, megabytes, seconds)
+    return standalone_view(
+        shown, subject, settings_as_text(shown, settings), image, live, language, megabytes, seconds
+    )
 
 
-def cell_of(
+def standalone_view(
     shown: View, subject: ViewContext, given: Mapping[str, str], image: Any = None,
     live: Iterable[str] | None = None, language: str = "en", megabytes: float = 12, seconds: float = 60,
 ) -> StandaloneView:  # fmt: skip
     """Return the standalone view of a view and its context; settings are texts as in an address."""
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
-    upload, subject = pictures(subject, image)
+    upload, subject = image_addresses(subject, image)
     texts, domains, fixed = _choose_live(shown, subject, given, live, megabytes * 2**20, seconds)
-    told = {**framed(subject, shown.slug), **declared(shown, subject), "key": "cell", "scene": "cell"}
+    told = {
+        **figure_frame(subject, shown.slug), **view_declaration(shown, subject), "key": "cell",
+        "scene": "cell"
+    }  # fmt: skip
     told |= {"files": [], "summary": shown.summary(subject)}
     for one in told["controls"]:  # the controls start at the given settings
         text = texts[one["name"]]
         one["default"] = float(text) if one["kind"] in ("slider", "whole") else text
     strokes = subject.seen.retouched.text() if subject.seen else ""
     lead = [shown.words.what, shown.words.how]
-    lead += [travelling(LocalizedText(RETOUCHED, what=strokes))] if strokes else []
+    lead += [text_to_json(LocalizedText(RETOUCHED, what=strokes))] if strokes else []
     parts = {**upload, **_parts(shown, subject, texts, domains)}
     data = {"value": told, "lead": lead, "fixed": fixed, "parts": parts}
     return StandaloneView(shown.slug, _page(shown.slug, data, language), fixed)
@@ -137,13 +142,13 @@ def cell_of(
 
 def _page(slug: str, data: dict[str, Any], language: str) -> str:
     """Return the HTML document. Every < of the data is escaped, so that no data can close the script."""
-    sources = {**scripts.files(".js"), **scripts.generated()}
+    sources = {**scripts.module_texts(".js"), **scripts.generated_modules()}
     sources["frontend/plotly_address.js"] = "export default '';"  # the document makes no requests
     spoken = f"server/i18n/{language}.js"
-    sources[spoken] = f"export default {json.dumps(texts(language), ensure_ascii=False)};"
-    paths = ("frontend/standalone_html.js", scripts.script_of(slug))
-    script = bundled(sources, paths, also=(spoken,))
-    style = "\n".join([*scripts.files(".css").values(), STYLE])
+    sources[spoken] = f"export default {json.dumps(translations(language), ensure_ascii=False)};"
+    paths = ("frontend/standalone_html.js", scripts.drawing_module(slug))
+    script = bundle_modules(sources, paths, also=(spoken,))
+    style = "\n".join([*scripts.module_texts(".css").values(), STYLE])
     content = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     begun = (
         f"Object.defineProperty(navigator, 'language', {{ value: '{language}' }});\n"
@@ -175,7 +180,7 @@ def _choose_live(
     about = subject.about
     view.settings(given, about)
     texts = {
-        control.name: spelled(control, given.get(control.name, control.start(about)))
+        control.name: setting_as_text(control, given.get(control.name, control.start(about)))
         for control in view.controls
     }
     depended = {name for item in _drawn_items(view, subject, texts) for name in item.depends}
@@ -183,7 +188,9 @@ def _choose_live(
     kept = [name for name in named if subject.original or name != DIFFERENCE.name]
     domains = {}
     for name in kept if live is None else live:
-        values = view.likely(subject, name) or _domain(named.get(name), name, about, live is not None)
+        values = view.exported_values(subject, name) or _domain(
+            named.get(name), name, about, live is not None
+        )
         domains |= {name: values} if texts.get(name) in values else {}
     if live is None:
         domains = _fitting(view, subject, texts, domains, budget, seconds)
@@ -205,7 +212,7 @@ def _parts(
     return parts
 
 
-def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]], ViewContext]:
+def image_addresses(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]], ViewContext]:
     """Return the images that the scripts request, and the context whose upload they show.
 
     The upload is the given image, otherwise the crop that the model received.
@@ -216,7 +223,7 @@ def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]
     if subject.trace is None:
         return {}, subject
     view = subject.trace.view
-    seen = {"data": _base64(encoded(view.picture, ".png")), "type": "image/png"}
+    seen = {"data": _base64(encode_image(view.picture, ".png")), "type": "image/png"}
     if image is None:
         height, width = view.picture.shape[:2]
         cropped = replace(view, box=(0.0, 0.0, float(width), float(height)), upload=(width, height))
@@ -224,13 +231,16 @@ def pictures(subject: ViewContext, image: Any) -> tuple[dict[str, dict[str, Any]
         kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
         subject = ViewContext(subject.inspector, trace, original=subject.original, **kept)
         return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
-    whole = {"data": _base64(encoded(upload_of(image, subject.trace), ".jpg")), "type": "image/jpeg"}
+    whole = {
+        "data": _base64(encode_image(upright_upload(image, subject.trace), ".jpg")),
+        "type": "image/jpeg",
+    }
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 
 def _drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
     """Return the items that the view draws with the given settings."""
-    every = view.drawn_from(subject)
+    every = view.drawn_items(subject)
     return [one for one in every if all(given[name] == value for name, value in one.only_when)]
 
 
@@ -272,7 +282,7 @@ def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) 
         values = range(control.minimum, int(about.number(control.maximum)) + 1)
     elif isinstance(control, QuerySetting):
         values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
-    found = tuple(spelled(control, value) for value in values) if len(values) <= MOST else ()
+    found = tuple(setting_as_text(control, value) for value in values) if len(values) <= MOST else ()
     if asked and not found:
         raise VitvizError(
             f"Given live={quoted(name)}; expected settings that the numbers depend on, with at most"
@@ -290,7 +300,7 @@ def _array(view: View, subject: ViewContext, item: Item, texts: SettingTexts) ->
 
 def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
     if isinstance(found, VitvizError):
-        return {"said": travelling(message_of(found))}
+        return {"said": text_to_json(message_of(found))}
     told = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
     return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **told}
 

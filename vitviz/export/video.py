@@ -26,13 +26,13 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from vitviz._deprecated import renamed_parameters
-from vitviz.charts.mpl.spec import FigureSpec, Map, steady
+from vitviz.charts.mpl.spec import FigureSpec, Map, share_scales
 from vitviz.errors import VitvizError
-from vitviz.export.animation import RATE, Animation, assembled
-from vitviz.export.figure import Figure, looked_at, printed, read, view_called
+from vitviz.export.animation import RATE, Animation, assemble_video
+from vitviz.export.figure import Figure, print_view, validate_settings, view_by_slug, view_contexts
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.traces.unicode import written_out
+from vitviz.traces.unicode import escape_unencodable
 from vitviz.views import Needs, ViewContext
 from vitviz.views.printing import PrintStyle
 
@@ -76,8 +76,8 @@ def video(
 
     MP4, MOV, WebM, MKV and AVI require 'vitviz[film]'; GIF and animated WebP do not. The whole file is
     decoded once before the first frame is yielded, so that a file that is too long or damaged fails at once.
-    For components, every frame needs two forward passes. `vitviz.export.film_of` exports the frames as a
-    video. Source: see the module.
+    For components, every frame needs two forward passes. `vitviz.export.video_of_frames` exports the frames
+    as a video. Source: see the module.
 
     Args:
         source: Path of the video file.
@@ -105,10 +105,10 @@ def video(
     Traceback (most recent call last):
     vitviz.errors.ImageError: There is no file nowhere.mp4: expected the path of a video to be read.
     """
-    from vitviz.engine.images.opening import for_drawing
+    from vitviz.engine.images.opening import open_for_drawing
     from vitviz.engine.images.video import frames_of
 
-    shown_view = view_called(view)
+    shown_view = view_by_slug(view)
     if shown_view.needs is not Needs.RUN or not shown_view.printable:
         raise VitvizError(
             shown_view.unprinted or f"{shown_view.title} is not of one picture: no video moves in it."
@@ -119,7 +119,8 @@ def video(
             " and a whole number of frames from 1."
         )
     settings = {**shown_view.video_defaults, **settings}
-    asked = read(shown_view, ViewContext(inspector), settings)  # reports invalid settings before decoding
+    # reports invalid settings before decoding
+    asked = validate_settings(shown_view, ViewContext(inspector), settings)
     frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)
     trace_of = partial(inspector.trace, size=size, ablation=ablation)
     for _ in frames(glance=True):
@@ -139,13 +140,15 @@ def video(
             best = trace.top(1)
             if before is None and best and asked.get("target") == "top":
                 settings["target"] = int(trace.logits.argmax())
-            _, subject = looked_at(view, inspector, trace)
+            _, subject = view_contexts(view, inspector, trace)
             subject.fitted = fit_once
-            wanted = PrintStyle(detail, for_drawing(picture), written_out(Path(source).stem), dark, language)
-            figure = printed(shown_view, subject, read(shown_view, subject, settings), wanted)
+            wanted = PrintStyle(
+                detail, open_for_drawing(picture), escape_unencodable(Path(source).stem), dark, language
+            )
+            figure = print_view(shown_view, subject, validate_settings(shown_view, subject, settings), wanted)
             if before is not None:  # its figure has the widest scale of all earlier frames
-                figure = replace(figure, spec=steady([before.figure.spec, figure.spec])[-1])
-            over, values = map_of(figure)
+                figure = replace(figure, spec=share_scales([before.figure.spec, figure.spec])[-1])
+            over, values = first_map(figure)
             changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
             answer, score = best[0] if best else (None, None)
@@ -155,7 +158,7 @@ def video(
             yield before
 
 
-def map_of(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
+def first_map(figure: Figure) -> tuple[Map, Float[np.ndarray, "row col"]] | tuple[None, None]:
     """Return the first map of a figure and its values; (None, None) if there is no map."""
     panels = (panel for row in figure.spec.rows for panel in row)
     over = next((panel for panel in panels if isinstance(panel, Map) and panel.values is not None), None)
@@ -167,7 +170,7 @@ def flicker(before: Float[np.ndarray, "row col"], after: Float[np.ndarray, "row 
     return float(np.nanmean(np.abs(after - before)))
 
 
-def film_of(frames: Iterable[VideoFrame]) -> Animation:
+def video_of_frames(frames: Iterable[VideoFrame]) -> Animation:
     """Return the frames as a video at their mean frame rate, with one scale: `.save("x.mp4")` or .gif.
 
     The video keeps a figure of every frame in memory.
@@ -178,10 +181,10 @@ def film_of(frames: Iterable[VideoFrame]) -> Animation:
     Raises:
         VitvizError: If there is no frame.
     """
-    return paced((frame.number, frame.seconds, frame.figure) for frame in frames)
+    return video_at_mean_rate((frame.number, frame.seconds, frame.figure) for frame in frames)
 
 
-def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
+def video_at_mean_rate(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
     """Return a video of (number, seconds, figure) triples, at their mean frame rate."""
     figures, labels, times = [], [], []
     for number, seconds, figure in frames:
@@ -192,7 +195,7 @@ def paced(frames: Iterable[tuple[int, float, Figure]]) -> Animation:
         raise VitvizError("Given no frame of a video; expected those of vitviz.video, from its beginning.")
     lasts = times[-1] - times[0]
     rate = min((len(times) - 1) / lasts, FASTEST) if lasts > 0 else RATE
-    return replace(assembled(figures, labels, f"{figures[-1].name}_over-video"), rate=rate)
+    return replace(assemble_video(figures, labels, f"{figures[-1].name}_over-video"), rate=rate)
 
 
 def _lighter(spec: FigureSpec) -> FigureSpec:

@@ -9,9 +9,9 @@ that it is readable in light and dark themes.
 
 from typing import TYPE_CHECKING
 
-from vitviz.traces.public import lazily
+from vitviz.traces.public import lazy_exports
 
-__getattr__, __dir__, __all__ = lazily(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
 
 if TYPE_CHECKING:
     from vitviz.export.standalone_html import StandaloneView, show

@@ -27,7 +27,7 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.export.standalone_html import StandaloneView
 from vitviz.notebook import maps
-from vitviz.notebook.charts import charts_of, edge_name, trail, writer
+from vitviz.notebook.charts import charts_of, edge_name, head_names, writer_name
 from vitviz.notebook.maps import card, image, number, table
 from vitviz.notebook.results import ImageResult, NamedTensor, RecordList
 from vitviz.surveys.result import Survey
@@ -185,15 +185,15 @@ def _effects(effects: AblationEffects) -> str:
 @html.register
 def _writers(found: Upstream) -> str:
     lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
-    drawn = "".join(map(maps.inlined, charts_of(found).values()))
-    through = f" through {' and '.join(trail(*found.via))}" if found.via else ""
+    drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
+    through = f" through {' and '.join(head_names(*found.via))}" if found.via else ""
     caption = (
         f"Its share of the logit{through}, {number(found.share)}, by who wrote what it reads; all lines leave"
         f" {found.gap:.1e} unexplained. Attention and norms are held. The table has the largest."
     )
-    rows = [(writer(one), part) for one, part in lines]
+    rows = [(writer_name(one), part) for one, part in lines]
     return card(
-        f"Writers of {trail((found.layer, found.head))[0]}", drawn, table(("writer", "logits"), rows),
+        f"Writers of {head_names((found.layer, found.head))[0]}", drawn, table(("writer", "logits"), rows),
         caption=caption,
     )  # fmt: skip
 
@@ -202,7 +202,7 @@ def _writers(found: Upstream) -> str:
 def _score(found: ScoreAttribution) -> str:
     order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
     pairs = [divmod(place, len(found.writers)) for place in order]
-    rows = [(*(writer(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
+    rows = [(*(writer_name(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
     split, body = found.content_position, ""
     if split is not None:
         sides = [(name, *part) for name, part in zip(("content", "position"), split.tolist(), strict=True)]
@@ -217,7 +217,9 @@ def _score(found: ScoreAttribution) -> str:
 @html.register
 def _paths(found: AttributionPaths) -> str:
     found = found.first(SHOWN)
-    rows = [(" ← ".join([*trail(*path.heads), writer(path.writer)]), path.share) for path in found.paths]
+    rows = [
+        (" ← ".join([*head_names(*path.heads), writer_name(path.writer)]), path.share) for path in found.paths
+    ]
     claim = "They are proven to be the largest: no" if found.proven else (
         f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
     )  # fmt: skip
@@ -233,7 +235,7 @@ def _paths(found: AttributionPaths) -> str:
 def _edges(found: EdgeAblationEffects) -> str:
     names = list(map(edge_name, found.edges))
     shares, effects = found.shares.numpy(), found.effects.numpy()
-    drawn = "".join(map(maps.inlined, charts_of(found).values()))
+    drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
     order = np.argsort(-np.abs(np.nan_to_num(effects)))[:SHOWN].tolist()
     rows = [(names[n], effects[n], shares[n]) for n in order]
     caption = (

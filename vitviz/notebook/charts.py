@@ -24,10 +24,10 @@ from vitviz.charts.chart import (
     Matrix,
     Scale,
     Series,
-    balanced,
     by_layer,
-    ends,
-    roomy,
+    finite_range,
+    range_with_margin,
+    symmetric_limit,
     with_error,
 )
 from vitviz.charts.mpl.spec import NARROW, FigureSpec
@@ -37,7 +37,7 @@ from vitviz.notebook.results import NamedTensor
 from vitviz.surveys.result import Survey
 from vitviz.traces.head_type import scores_of
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.languages import NAMES, translated
+from vitviz.views.languages import NAMES, translate
 from vitviz.views.trial.compute import curve_charts
 
 Charts = dict[str, Chart | Matrix]
@@ -52,7 +52,7 @@ def charts_of(thing: Any) -> Charts:
     return {}
 
 
-def chosen(thing: Any, name: str, language: str) -> tuple[str, Chart | Matrix]:
+def select_chart(thing: Any, name: str, language: str) -> tuple[str, Chart | Matrix]:
     """Return the chart of this name, or the first, with its name; VitvizError if there is none."""
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
@@ -66,22 +66,22 @@ def chosen(thing: Any, name: str, language: str) -> tuple[str, Chart | Matrix]:
 
 def plotly_figure(thing: Any, name: str, language: str, dark: bool) -> Any:
     """Return a chart of a result as a Plotly figure."""
-    return chosen(thing, name, language)[1].plotly(partial(translated, tag=language), dark)
+    return select_chart(thing, name, language)[1].plotly(partial(translate, tag=language), dark)
 
 
 def print_figure(thing: Any, name: str, language: str, dark: bool) -> Figure:
     """Return a chart of a result as a figure for print."""
-    name, chart = chosen(thing, name, language)
-    title = translated(chart.title or name, language)
+    name, chart = select_chart(thing, name, language)
+    title = translate(chart.title or name, language)
     spec = FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
     return Figure(spec, f"vitviz-{name.replace('.', '-')}", f"{title}\n", title, dark, language)
 
 
-def bundle(thing: Any) -> dict[str, Any]:
+def mime_bundle(thing: Any) -> dict[str, Any]:
     """Return the Plotly figure as a notebook's MIME type, if the card of a result is nothing but a chart."""
     if not (isinstance(thing, NamedTensor) and thing.what.axes == "layer head"):
         return {}
-    return chosen(thing, "", "en")[1]._repr_mimebundle_()
+    return select_chart(thing, "", "en")[1]._repr_mimebundle_()
 
 
 def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> Chart:
@@ -90,7 +90,7 @@ def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> Chart:
 
 def _map(values: Any, label: str, signed: bool, title: str = "", x="column", y="row", **more: Any) -> Matrix:
     values = np.asarray(values, float)
-    low, high = (-balanced(values), balanced(values)) if signed else ends(values)
+    low, high = (-symmetric_limit(values), symmetric_limit(values)) if signed else finite_range(values)
     scale = Scale("balance" if signed else "viridis", low, high, label)
     return Matrix(values, scale, x, y, title, **more)
 
@@ -129,7 +129,7 @@ def _lens(tensor: NamedTensor) -> Chart:
         name = what.labels[number] if known else LocalizedText("class {number}", number=int(number))
         told = {"told": ("{name}",), "also": {"name": [name] * len(depth)}, "of": {"depth": depth}}
         series.append(Series(depth, scores[:, number], name, colour, True, True, **told))
-    span = roomy(np.stack([line.y for line in series]), 0.06) if of_values else (0.0, 1.0)
+    span = range_with_margin(np.stack([line.y for line in series]), 0.06) if of_values else (0.0, 1.0)
     across, label = (depth[0] - 0.3, depth[-1] + 0.3), LocalizedText("Value" if of_values else "Probability")
     along = LocalizedText("layers applied")
     return Chart(along, label, across, span, what.title, tuple(series), percent=not of_values)
@@ -169,7 +169,7 @@ def _(found: Upstream) -> Charts:
     bars = Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36, {"layer": [*depth, *depth]})
     named, across = ((BLUE, "heads together"), (ORANGE, "MLP")), (0.4, found.layer + 0.6)
     like = {"bars": bars, "named": named, "unit": "logits"}
-    return {"layers": Chart(LAYER, "logits", across, roomy(parts, 0.08), **like)}
+    return {"layers": Chart(LAYER, "logits", across, range_with_margin(parts, 0.08), **like)}
 
 
 @charts_of.register
@@ -181,7 +181,7 @@ def _(found: EdgeAblationEffects) -> Charts:
     x, y = shares[known], effects[known]
     also = {"edge": [edge_name(edge) for edge, one in zip(found.edges, known, strict=True) if one]}
     dots = Series(x, y, dots=True, told=("{edge}",), also=also)
-    sides, spans = ("share (logits)", "effect (logits)"), (roomy(one, 0.08) for one in (x, y))
+    sides, spans = ("share (logits)", "effect (logits)"), (range_with_margin(one, 0.08) for one in (x, y))
     return {"edges": Chart(*sides, *spans, series=(dots,), whole=False, unit="logits")}
 
 
@@ -193,7 +193,7 @@ def _(found: SufficientEdges) -> Charts:
         Series(x, y, name, colour, line=True, dots=True, told=("{order}",), also={"order": [name] * len(x)})
         for (name, y), colour in zip(means.items(), SEVERAL, strict=False)
     )
-    span = roomy(np.concatenate([line.y for line in series]), 0.08)
+    span = range_with_margin(np.concatenate([line.y for line in series]), 0.08)
     sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
     return {"margins": Chart(*sides[0], *sides[1], series=series, whole=False, unit="logits")}
 
@@ -241,7 +241,7 @@ def _curves(found: Perturbation, score: str) -> Chart:
         told["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
         series.append(Series(x, mean, way, colour, True, True, band, **told))
     every = [end for line in series for end in line.band]
-    span = roomy(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
+    span = range_with_margin(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
     told = {"class": found.label}
     name = LocalizedText("value of {class}" if of_values else "probability of {class}", **told)
     label = SCORES["kept"] if score == "kept" else name
@@ -250,7 +250,7 @@ def _curves(found: Perturbation, score: str) -> Chart:
     return Chart(kind.counts, label, across, span, LocalizedText(kind.name), **like)
 
 
-def writer(one: Writer | None) -> str:
+def writer_name(one: Writer | None) -> str:
     """Return the display name of a writer; None stands for a replaced head."""
     if one is None or one.layer is None:
         return "replaced" if one is None else one.kind
@@ -258,11 +258,11 @@ def writer(one: Writer | None) -> str:
     return f"layer {one.layer + 1}, {part}"
 
 
-def trail(*heads: tuple[int, int]) -> list[str]:
+def head_names(*heads: tuple[int, int]) -> list[str]:
     """Return the display names of heads, given by layer and head from 0."""
-    return [writer(Writer("head", *head)) for head in heads]
+    return [writer_name(Writer("head", *head)) for head in heads]
 
 
 def edge_name(edge: Any) -> str:
     """Return the display name of an edge."""
-    return f"{writer(edge.writer)} → {trail((edge.layer, edge.head))[0]}, {edge.into}"
+    return f"{writer_name(edge.writer)} → {head_names((edge.layer, edge.head))[0]}, {edge.into}"

@@ -16,9 +16,9 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 
 from vitviz.analyses.filters import display_scaled
-from vitviz.charts.chart import Chart, balanced, by_layer, ends
-from vitviz.charts.colormaps import coloured
-from vitviz.charts.encode import encoded
+from vitviz.charts.chart import Chart, by_layer, finite_range, symmetric_limit
+from vitviz.charts.colormaps import map_to_rgb
+from vitviz.charts.encode import encode_image
 from vitviz.charts.overlay import overlay
 from vitviz.notebook.results import TensorName
 from vitviz.traces.head_type import scores_of
@@ -75,14 +75,14 @@ def _cell(value: Any) -> str:
 
 def image(pixels: UInt8[np.ndarray, "height width 3"], said: str, width: int | None = None) -> str:
     """Return pixels as an img element, `width` CSS pixels wide."""
-    data = base64.b64encode(encoded(pixels, ".png")).decode()
+    data = base64.b64encode(encode_image(pixels, ".png")).decode()
     size = f' style="width:{width}px"' if width else ""
     return f'<img alt="{text(said)}"{size} src="data:image/png;base64,{data}">'
 
 
 def scale(low: float, high: float, colours: str, said: str, width: int = 240) -> str:
     """Return a colour bar labelled at both ends, and at zero for a diverging scale."""
-    ramp = coloured(np.linspace(0, 1, 256)[None].repeat(10, axis=0), 0.0, 1.0, colours)
+    ramp = map_to_rgb(np.linspace(0, 1, 256)[None].repeat(10, axis=0), 0.0, 1.0, colours)
     middle = "<span>0</span>" if low < 0 < high and colours == "balance" else ""
     ends = f"<span>{number(low)}</span>{middle}<span>{number(high)}</span>"
     bar = image(ramp, f"colours from {number(low)} to {number(high)}", width)
@@ -93,16 +93,16 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
 def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, str]:
     """Return (low, high, colour map) over the finite values; symmetric about zero if `diverging`."""
     if diverging:
-        most = balanced(values)
+        most = symmetric_limit(values)
         return -most, most, "balance"
-    return *ends(values), "viridis"
+    return *finite_range(values), "viridis"
 
 
 def squares(
     values: Float[np.ndarray, "*shape"], low: float, high: float, colours: str
 ) -> UInt8[np.ndarray, "*shape 3"]:
     """Return one RGB pixel per number; mid-grey for NaN and infinity."""
-    pixels = coloured(np.nan_to_num(values), low, high, colours)
+    pixels = map_to_rgb(np.nan_to_num(values), low, high, colours)
     pixels[~np.isfinite(values)] = 128
     return pixels
 
@@ -147,14 +147,14 @@ def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
 
 def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str = "") -> str:
     """Return a chart of values by layer: dots of heads, or a line of one number per layer."""
-    return inlined(by_layer(np.asarray(values), up or unit, first=first, error=error, unit=unit))
+    return inline_chart(by_layer(np.asarray(values), up or unit, first=first, error=error, unit=unit))
 
 
-def inlined(chart: Chart) -> str:
+def inline_chart(chart: Chart) -> str:
     """Return a chart as SVG text."""
-    from vitviz.charts.mpl.page import inline  # imports matplotlib
+    from vitviz.charts.mpl.page import inline_svg  # imports matplotlib
 
-    return inline(chart)
+    return inline_svg(chart)
 
 
 def _strip(values: np.ndarray, what: TensorName) -> str:

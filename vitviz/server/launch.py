@@ -70,13 +70,13 @@ class App:
 
         # on a Space with shared GPUs, import before anything that touches CUDA
         import vitviz.server.zerogpu  # noqa: F401 # isort: skip
-        from vitviz.server.options import parse
-        from vitviz.server.page.build import build
+        from vitviz.server.options import parse_options
+        from vitviz.server.page.build import build_page
         from vitviz.server.services.analysis_service import AnalysisService
 
-        self._options = parse(arguments, program)
+        self._options = parse_options(arguments, program)
         self._service = AnalysisService(self._options.settings)
-        self.demo = build(self._service)
+        self.demo = build_page(self._service)
 
     def serve(self) -> None:
         """Serve until SIGTERM or Ctrl-C. The exit status is 130 if a request was cut off, else 0."""

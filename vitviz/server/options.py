@@ -81,7 +81,7 @@ class Options:
     root_path: str = ""  # prefix that a proxy removes from each path
 
 
-def folder_of_lessons(given: Path | None = None) -> Path:
+def lessons_folder(given: Path | None = None) -> Path:
     """Return the folder of lessons: as given, else lessons/ beside the package (with app.py), else here."""
     beside = Path(vitviz.__file__).resolve().parents[1] / "lessons"
     return given or (beside if beside.is_dir() else Path("lessons"))
@@ -117,14 +117,14 @@ def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
     return Option(envvar=f"VITVIZ_MAX_{name}", parser=kind, metavar="N", help=f"most {said}")
 
 
-def parse(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
+def parse_options(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
     """Parse the options. Raises SystemExit with a usage line if they are invalid."""
     usual, ours, found = Limits(), ServiceSettings(), []
     if os.environ.get("SPACE_ID"):  # a public Space gets lower limits
         usual = replace(usual, tokens=2_500, seconds=60)
     # A Space with shared GPUs lends one only to decorated functions, and pretends to have one at all other
     # times.
-    if zerogpu.here():
+    if zerogpu.on_zerogpu():
         usual, ours = replace(usual, passes=8), replace(ours, device="cpu")
 
     def options(
@@ -182,7 +182,7 @@ def parse(arguments: Sequence[str] | None = None, program: str = "python app.py"
             checkpoint, weights, device, model_cache, trace_cache, picture_cache,
             _names(os.environ.get("VITVIZ_CHECKPOINTS", "")), dtype,
             Limits(max_tokens, max_seconds, max_passes, **video),
-            _own(host, share or bool(allowed_host)), folder_of_lessons(lessons),
+            _own(host, share or bool(allowed_host)), lessons_folder(lessons),
         )  # fmt: skip
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
         found.append(Options(host, port, share, settings, hosts, upload_quota, root_path))

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 
-def here() -> bool:
+def on_zerogpu() -> bool:
     """True on a ZeroGPU Space; accepts the same values as the `spaces` package."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 # Before Gradio and torch. A fork during an import could never finish that import, so the engine is imported
 # now.
-if here():
+if on_zerogpu():
     import spaces
 
     import vitviz.engine.inspector  # noqa: F401, in memory before any fork
@@ -59,21 +59,21 @@ class Unavailable(VitvizError):
     """The Space's GPU is unavailable or was withdrawn."""
 
 
-def lent(inspector: Inspector) -> Inspector:
+def with_space_gpu(inspector: Inspector) -> Inspector:
     """Return an inspector whose passes run on the Space's GPU on request; elsewhere unchanged."""
-    if here():
+    if on_zerogpu():
         name = uuid.uuid4().hex
         _lent[name] = inspector.forward
         inspector.forward.elsewhere = lambda forward, prepared, size: _traces(name, forward, prepared, size)
     return inspector
 
 
-def seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -> int:
+def gpu_seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -> int:
     """Return the GPU seconds to request for `passes`; smaller requests wait less and save quota."""
     return START + EACH * pictures
 
 
-def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) -> tuple[str, Any]:
+def run_passes(name: str, work: bytes, pictures: int, model: bytes | None = None) -> tuple[str, Any]:
     """Run passes in the fork, on the GPU. `work` is (prepared images, size), `model` a runner, both pickled.
 
     Returns:
@@ -89,8 +89,8 @@ def passes(name: str, work: bytes, pictures: int, model: bytes | None = None) ->
         return "refused", error
 
 
-if here():
-    passes = spaces.GPU(passes, duration=seconds)
+if on_zerogpu():
+    run_passes = spaces.GPU(run_passes, duration=gpu_seconds)
 
 
 def _on_gpu(name: str, model: bytes | None) -> ForwardRunner | None:
@@ -115,9 +115,9 @@ def _traces(
         return None
     work = pickle.dumps((prepared, size))
     try:
-        kind, answer = passes(name, work, len(prepared))
+        kind, answer = run_passes(name, work, len(prepared))
         if kind == "unknown":
-            kind, answer = passes(name, work, len(prepared), pickle.dumps(forward))
+            kind, answer = run_passes(name, work, len(prepared), pickle.dumps(forward))
     except (gr.Error, RuntimeError, httpx.HTTPError) as error:  # quota, duration, queue, or a fork that died
         raise Unavailable(_in_words(error)) from error
     if kind == "refused":

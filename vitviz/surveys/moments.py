@@ -70,6 +70,6 @@ class Moments:
         return np.sqrt(self.variance / self.count)
 
 
-def added(sums: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
+def add_sums(sums: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     """Return the sums of both mappings by quantity; a quantity in only one mapping is copied."""
     return {**sums, **{name: sums[name] + one if name in sums else one for name, one in more.items()}}

@@ -50,7 +50,7 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } small { opacity: .8 
 """
 
 
-def finish(begun: Survey, parts: SurveyFolder) -> Survey:
+def write_report(begun: Survey, parts: SurveyFolder) -> Survey:
     """Merge all parts in order and write the output files.
 
     The result does not depend on interruptions. The files are pictures.parquet or .csv, skipped.csv,
@@ -149,12 +149,12 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> 
     """Return the figure of a quantity by layer, or by layer and head; "" for scalars, which go to a table."""
     if what.axes not in ("layer head", "layer"):
         return ""
-    from vitviz.charts.mpl.page import inline  # imports matplotlib, which measuring does not need
+    from vitviz.charts.mpl.page import inline_svg  # imports matplotlib, which measuring does not need
 
     first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
     up = what.unit or what.title
     named = {} if sums.mean.ndim > 1 else {"name": "mean over the pictures, ± its standard error"}
-    drawn = inline(by_layer(sums.mean, up, first=first, error=sums.error, unit=what.unit, **named))
+    drawn = inline_svg(by_layer(sums.mean, up, first=first, error=sums.error, unit=what.unit, **named))
     middle = np.median(quantiles, axis=tuple(range(1, quantiles.ndim)))
     ranks = ", ".join(f"{rank:.0%}: {value:.4g}" for rank, value in zip(RANKS, middle, strict=True))
     said = (
@@ -176,7 +176,7 @@ def _trial(survey: Survey) -> str:
     """Return the ranking of saliency methods for each protocol as HTML; "" if not measured."""
     if "trial.most" not in survey.sums:
         return ""
-    from vitviz.analyses.faithfulness.ranking import HEAD, said_of_refused, table, trial_in
+    from vitviz.analyses.faithfulness.ranking import HEAD, faithfulness_measure, ranking_table, refusal_texts
 
     of_values = survey.head_type == "value"
     of = "value over the share of patches removed" if of_values else (
@@ -187,11 +187,11 @@ def _trial(survey: Survey) -> str:
         " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
         " standard errors of the difference, picture by picture.</p>"
     )
-    said += "".join(f"<p>{_text(sentence)}</p>" for sentence in said_of_refused(survey))
+    said += "".join(f"<p>{_text(sentence)}</p>" for sentence in refusal_texts(survey))
     return "".join(
         f"<h2>Faithfulness, patches removed: {_text(protocol)}</h2>{said}"
-        + _table(HEAD, table(survey, place))
-        for place, protocol in enumerate(trial_in(survey).protocols)
+        + _table(HEAD, ranking_table(survey, place))
+        for place, protocol in enumerate(faithfulness_measure(survey).protocols)
     )
 
 
@@ -297,7 +297,7 @@ class _Table:
             self._writer.writerow(head)
 
     def _line(self, row: dict[str, Any]) -> Iterable[Any]:
-        return map(harmless, row.values())
+        return map(escape_formula, row.values())
 
 
 class Rows(_Table):
@@ -325,7 +325,7 @@ class Rows(_Table):
 
     def _line(self, row: dict[str, Any]) -> list[Any]:
         numbers = (np.ravel(row.get(name, none)).tolist() for name, none in self._none.items())
-        return [*(harmless(row[name]) for name in (*FACTS, *self._outputs)), *chain(*numbers)]
+        return [*(escape_formula(row[name]) for name in (*FACTS, *self._outputs)), *chain(*numbers)]
 
     def _fields(self, head: Sequence[str]) -> list:
         arrow = self._arrow
@@ -372,6 +372,6 @@ class RowTable(_Table):
         return [arrow.field(name, kinds.get(name, arrow.float64())) for name in head]
 
 
-def harmless(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """Prefix text that a spreadsheet would run as a formula with an apostrophe: names are untrusted."""
     return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -19,13 +19,13 @@ from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
 from vitviz.errors import VitvizError, quoted
 from vitviz.surveys.effort import Effort
 from vitviz.surveys.measure import Measure, Quantity
-from vitviz.surveys.moments import Moments, added
-from vitviz.surveys.rows import Refusal, Row, Skipped, SurveyPart, refused_in
+from vitviz.surveys.moments import Moments, add_sums
+from vitviz.surveys.rows import Refusal, Row, Skipped, SurveyPart, collect_refusals
 from vitviz.traces.classes import Classes
 from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, predictions_named
-from vitviz.traces.text_classes import plain
+from vitviz.traces.text_classes import plain_name
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -115,10 +115,10 @@ class Survey(NotebookChart, NotebookTable):
         answers = ((row.index, *_answer(row)) for row in rows)
         return replace(
             self, images=self.images + len(more.rows), answers=(*self.answers, *answers),
-            sums=added(dict(self.sums), more.sums),
+            sums=add_sums(dict(self.sums), more.sums),
             skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
-            grams=(*self.grams, *more.grams), refused=refused_in(more.rows, self.refused),
-            spreads=added(self.spreads, more.spreads), effort=self.effort + more.effort,
+            grams=(*self.grams, *more.grams), refused=collect_refusals(more.rows, self.refused),
+            spreads=add_sums(self.spreads, more.spreads), effort=self.effort + more.effort,
         )  # fmt: skip
 
     def with_parts(self, parts: Iterable[SurveyPart]) -> Survey:
@@ -268,7 +268,7 @@ def heads_in_words(
     torch.Size([8, 3, 5])
     """
     classes = inspector.classes if classes is None else classes
-    others = plain(survey.checkpoint) != plain(inspector.checkpoint.name)
+    others = plain_name(survey.checkpoint) != plain_name(inspector.checkpoint.name)
     if classes is None or WRITTEN not in survey.spreads or others:
         raise VitvizError(
             f"Given a survey of {survey.checkpoint} for {inspector.checkpoint.name}; expected classes, and a"

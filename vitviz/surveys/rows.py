@@ -26,19 +26,19 @@ from vitviz.errors import ImageError, OutOfMemory, VitvizError
 from vitviz.surveys.effort import BatchSize, Effort
 from vitviz.surveys.labels import Labels
 from vitviz.surveys.measure import Array, BatchMeasure, Measure, MeasuredBatch, MeasuredImage
-from vitviz.surveys.moments import Moments, added
+from vitviz.surveys.moments import Moments, add_sums
 from vitviz.surveys.sources import SourceImage
 from vitviz.traces.head_type import HeadType, predictions_of, probabilities_of_predictions
 from vitviz.traces.trace import TraceBatch
-from vitviz.traces.unicode import written_out
+from vitviz.traces.unicode import escape_unencodable
 
 T, U = TypeVar("T"), TypeVar("U")
 
 
-def ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int = 2) -> Iterator[U]:
+def compute_ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int = 2) -> Iterator[U]:
     """Yield `make(thing)` in order, computing up to `depth` results ahead in threads; exceptions propagate.
 
-    >>> list(ahead([1, 2, 3], lambda number: number * 10, depth=2))
+    >>> list(compute_ahead([1, 2, 3], lambda number: number * 10, depth=2))
     [10, 20, 30]
     """
     pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1), thread_name_prefix="vitviz-reading")
@@ -94,7 +94,7 @@ class Refusal:
     reason: str
 
 
-def refused_in(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None) -> dict[str, Refusal]:
+def collect_refusals(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None) -> dict[str, Refusal]:
     """Return the refusals by "measure.part", for these rows and the earlier ones in `before`."""
     found = dict(before or {})
     for row in rows:
@@ -120,7 +120,7 @@ class SurveyPart:
         rows, skipped, grams, spreads, effort = [], [], [], {}, Effort()
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
-            spreads, effort = added(spreads, one.spreads), effort + one.effort
+            spreads, effort = add_sums(spreads, one.spreads), effort + one.effort
         return cls(rows, skipped, moments_of(rows), grams, spreads, effort)
 
     def __len__(self) -> int:
@@ -184,10 +184,14 @@ class Measurement:
                 return index, item, prepare(open_image(item.picture), preprocessing, normalise=not there)
             except (ImageError, OSError) as error:
                 unread = f"It could not be read ({type(error).__name__})."
-                return index, item, written_out(str(error)) if isinstance(error, ImageError) else unread
+                return (
+                    index,
+                    item,
+                    escape_unencodable(str(error)) if isinstance(error, ImageError) else unread,
+                )
 
         # Decoding releases the GIL. On a CPU every thread competes with the model, and two stay ahead of it.
-        return ahead(items, read, 2 * self.batch.images, threads=16 if there else 2)
+        return compute_ahead(items, read, 2 * self.batch.images, threads=16 if there else 2)
 
     def measure(self, decoded: Sequence[Decoded]) -> SurveyPart:
         """Run one forward pass over the readable images of a batch and apply all measures.
@@ -243,7 +247,7 @@ class Measurement:
         seen = MeasuredBatch(self.inspector, batch, labels, names, measures=asked)
         batched = [one for one in self.measures if getattr(one, "batched", False)]
         found = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
-        found = on_host(found if batch.logits is None else found | {"": batch.logits})
+        found = to_host(found if batch.logits is None else found | {"": batch.logits})
         logits = found.pop("", [None] * len(items))
         labelled = {f"{one.name}.{what.name}" for one in batched for what in one.quantities if what.labelled}
         rows = []
@@ -254,7 +258,7 @@ class Measurement:
             if len(batched) < len(self.measures):
                 alone = MeasuredImage(self.inspector, batch[image], label, item.name, refused, asked)
                 for measure in (one for one in self.measures if one not in batched):
-                    own = on_host(measure.of(alone))
+                    own = to_host(measure.of(alone))
                     values |= {f"{measure.name}.{name}": value for name, value in own.items()}
             answer = _answer(logits[image], batch.head_type, label)
             rows.append(Row(index, item.name, item.label, label, *answer[:3], values, refused, answer[3]))
@@ -275,7 +279,7 @@ def _answer(
     return answer, likely[answer].item(), None if label is None else likely[label].item(), ()
 
 
-def on_host(arrays: Mapping[str, Array]) -> Values:
+def to_host(arrays: Mapping[str, Array]) -> Values:
     """Return arrays in float64 on the host; those of a device are copied together."""
     there = {name: one for name, one in arrays.items() if isinstance(one, torch.Tensor) and not one.is_cpu}
     if there:

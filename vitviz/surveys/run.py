@@ -36,7 +36,7 @@ from vitviz.surveys.sources import (
 )
 from vitviz.traces.head_type import NO_DECISION, predictions_named
 from vitviz.traces.public import __version__
-from vitviz.traces.unicode import written_out
+from vitviz.traces.unicode import escape_unencodable
 
 PART = 128  # images per part: a killed process loses at most this many
 
@@ -188,7 +188,7 @@ def survey(
     plan = Plan(found := source_of(source), summarise(found), limit, seed, part)
     measuring = measuring_of(inspector, measures, size, batch, classes)
     settings = plan.settings(measuring, classes)
-    about = {**settings, "where": written_out(str(found.where)), "begun": _now()}
+    about = {**settings, "where": escape_unencodable(str(found.where)), "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = SurveyFolder(Path(out), settings) if out is not None else None
     if whole_number(workers) is None:
@@ -209,9 +209,9 @@ def survey(
     about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device)), **speed}
     if parts is None or not finished:
         return replace(result, about=about)
-    from vitviz.surveys.report import finish
+    from vitviz.surveys.report import write_report
 
-    return finish(replace(begun, about=about, folder=parts.folder, words=result.words), parts)
+    return write_report(replace(begun, about=about, folder=parts.folder, words=result.words), parts)
 
 
 def surveying(

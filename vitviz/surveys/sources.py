@@ -28,7 +28,7 @@ from PIL import Image
 
 from vitviz.errors import ImageError, VitvizError, first_line, quoted
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.traces.unicode import written_out
+from vitviz.traces.unicode import escape_unencodable
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class SourceImage:
     def __post_init__(self) -> None:
         for name in ("name", "label"):
             given = getattr(self, name)
-            if isinstance(given, str) and (told := written_out(given)) != given:  # keeps a LocalizedText
+            # keeps a LocalizedText
+            if isinstance(given, str) and (told := escape_unencodable(given)) != given:
                 object.__setattr__(self, name, told)
 
     @property

@@ -53,10 +53,10 @@ def fill(pattern: str, values: Mapping[str, Any]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), pattern)
 
 
-def travelling(text: str) -> dict[str, Any]:
+def text_to_json(text: str) -> dict[str, Any]:
     """Return a text as JSON for the page: {text, values}; values that are texts are converted likewise."""
     values = getattr(text, "values", {})
-    told = {name: travelling(value) if isinstance(value, str) else value for name, value in values.items()}
+    told = {name: text_to_json(value) if isinstance(value, str) else value for name, value in values.items()}
     return {"text": getattr(text, "pattern", str(text)), "values": told}
 
 

@@ -10,7 +10,7 @@ from vitviz.traces.modes import without_modes
 _ONLY_AST = 0x400  # ast.PyCF_ONLY_AST as a literal: importing ast takes ten milliseconds
 
 
-def lazily(package: str, file: str) -> tuple:
+def lazy_exports(package: str, file: str) -> tuple:
     """Return `__getattr__`, `__dir__` and `__all__` for the names that a file imports under TYPE_CHECKING.
 
     Editors see the imports, and nothing is imported before its first use.
@@ -31,7 +31,7 @@ def lazily(package: str, file: str) -> tuple:
 
 
 __version__ = "0.2.0"
-_found, __dir__, __all__ = lazily("vitviz", sys.modules["vitviz"].__file__)
+_found, __dir__, __all__ = lazy_exports("vitviz", sys.modules["vitviz"].__file__)
 
 
 @cache

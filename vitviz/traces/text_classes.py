@@ -34,7 +34,7 @@ def with_text(name: str, sentences: Sequence[str], templates: Sequence[str] = ()
         f"{key}={'|'.join(''.join(map(_carried, one)) for one in given)}"
         for key, given in (("text", sentences), ("template", templates)) if given
     )  # fmt: skip
-    own = plain(name)
+    own = plain_name(name)
     return f"{own}{'&' if '?' in own else '?'}{carried}" if carried else own
 
 
@@ -51,7 +51,7 @@ def without_text(name: str) -> tuple[str, list[str], list[str]]:
     return f"{own}?{rest}" if rest else own, found.get("text", []), found.get("template", [])
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a checkpoint's name without its sentences or vectors."""
     return without_text(name)[0]
 
@@ -62,7 +62,7 @@ def with_vectors(name: str, digest: str) -> str:
     >>> with_vectors("vit.pth?heads=6&text=a cat", "0123456789abcdef0123")
     'vit.pth?heads=6&vectors=0123456789abcdef'
     """
-    own = plain(name)
+    own = plain_name(name)
     return f"{own}{'&' if '?' in own else '?'}vectors={digest[:16]}"
 
 

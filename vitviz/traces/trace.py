@@ -116,22 +116,22 @@ def to_device(part: Any, device: torch.device | str, kinds: Any) -> Any:
     return part
 
 
-def of_images(part: Any, images: int | slice) -> Any:
+def select_images(part: Any, images: int | slice) -> Any:
     """Return views of one image of a batch's part, without the image axis, or of some images."""
     if isinstance(part, Tensor):
         return part[images]
     if isinstance(part, tuple):
-        return tuple(of_images(one, images) for one in part)
+        return tuple(select_images(one, images) for one in part)
     if isinstance(part, Bias):
         shared = part.dense is None or part.dense.shape[0] == 1
         index = (0 if isinstance(images, int) else slice(None)) if shared else images
         return part if part.dense is None else Bias(dense=part.dense[index])
     if isinstance(part, Attention | ResidualWrites):
-        return replace(part, **{name: of_images(value, images) for name, value in vars(part).items()})
+        return replace(part, **{name: select_images(value, images) for name, value in vars(part).items()})
     return part
 
 
-def on_cpu(recorded):
+def copy_to_cpu(recorded):
     """Return a copy on the CPU of a survey's trace, which is on its model's device."""
     return to_device(recorded, "cpu", Trace | Attention | Bias | ResidualWrites)
 
@@ -407,4 +407,4 @@ class TraceBatch(_PassRecord, _Pickled):
         shared = {one.name: getattr(self, one.name) for one in fields(_PassRecord)}
         own = vars(self).keys() - shared.keys() - {"view"}
         view = self.view[image]  # raises IndexError after the last, which ends a loop
-        return Trace(view=view, **shared, **{name: of_images(getattr(self, name), image) for name in own})
+        return Trace(view=view, **shared, **{name: select_images(getattr(self, name), image) for name in own})

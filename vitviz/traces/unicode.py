@@ -27,10 +27,10 @@ def require_unicode(text: str, what: str) -> str:
     return text
 
 
-def written_out(text: str) -> str:
+def escape_unencodable(text: str) -> str:
     """Return the text with every character that UTF-8 cannot encode written as an escape sequence.
 
-    >>> written_out("caf\\udce9.jpg")
+    >>> escape_unencodable("caf\\udce9.jpg")
     'caf\\\\udce9.jpg'
     """
     return text.encode("utf-8", "backslashreplace").decode()

@@ -148,19 +148,21 @@ def paragraphs(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\s*\n\s*", " ", part.strip()) for part in text.split("\n\n"))
 
 
-def before(subject: ViewContext) -> ViewContext:
+def original_context(subject: ViewContext) -> ViewContext:
     """Return the original image's context; VitvizError if nothing was edited or removed."""
     if subject.original is None:
         raise VitvizError(LocalizedText(UNCHANGED))
     return subject.original()
 
 
-def changed(subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]) -> np.ndarray:
+def with_difference(
+    subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]
+) -> np.ndarray:
     """Return `of(subject)`; if the setting "difference" is on, minus `of` of the original image."""
     found = of(subject)
     if settings.get("difference") != "on":
         return found
-    return np.asarray(found, float) - np.asarray(of(before(subject)), float)
+    return np.asarray(found, float) - np.asarray(of(original_context(subject)), float)
 
 
 class View(ABC):
@@ -232,7 +234,7 @@ class View(ABC):
 
     def array(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """Return a declared item, or the chart, as it is sent."""
-        item = self.declared(name)
+        item = self.find_item(name)
         if item.description == CHART:
             return json_bytes(to_json(self.chart(subject, settings)))
         return item.checked(self.item_values(subject, name, settings), subject.about)
@@ -248,14 +250,14 @@ class View(ABC):
         if not self.printable:
             raise VitvizError(self.unprinted or LocalizedText(printing.NO_PRINT, view=self.title))
         if not self._has("figure.py"):
-            return printing.derived(self, subject, settings, asked)
+            return printing.derived_spec(self, subject, settings, asked)
         module = importlib.import_module(f"{type(self).__module__}.figure")
         return module.spec(self, subject, settings, asked)
 
-    def over_layers(self, settings: Settings, about: ModelShape) -> printing.FrameSettings:
+    def layer_frames(self, settings: Settings, about: ModelShape) -> printing.FrameSettings:
         """Return label and settings of each frame of the video over the layers; () if none changes."""
         found = [one.name for one in self.controls if self.mapped and one.name in printing.GROWS]
-        return printing.each(found[0], settings, about) if found else ()
+        return printing.setting_frames(found[0], settings, about) if found else ()
 
     @property
     def printable(self) -> bool:
@@ -266,7 +268,7 @@ class View(ABC):
     def _has(self, file: str) -> bool:
         return (Path(__file__).with_name(self.slug) / file).is_file()
 
-    def offered(self, subject: ViewContext) -> tuple[Control, ...]:
+    def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:
         """Return the controls to offer for this subject; all by default."""
         return self.controls
 
@@ -287,7 +289,7 @@ class View(ABC):
         """True if the view is unavailable only because patches were dropped."""
         return self.every_patch and subject.trace is not None and subject.trace.kept is not None
 
-    def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
+    def available_now(self, subject: ViewContext, settings: Settings) -> bool:
         """True if the numbers need no long computation; for `on_request` views, if they are cached."""
         return not self.on_request
 
@@ -298,12 +300,12 @@ class View(ABC):
         """
         return {}
 
-    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
+    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
         """Return the items that the script requests; the shared scripts request the map and the chart."""
         drawn = {"chart", self.map and self.map.name}
         return tuple(item for item in self.items if not self.mapped or item.name in drawn)
 
-    def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
+    def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
         """Return values of an unbounded setting that an export should include; none by default."""
         return ()
 
@@ -315,7 +317,7 @@ class View(ABC):
         """Return a declared item, or its difference if the setting "difference" is on."""
         if name not in self.differs:
             return self.item(subject, name, settings)
-        return changed(subject, settings, lambda one: self.item(one, name, settings))
+        return with_difference(subject, settings, lambda one: self.item(one, name, settings))
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the arrays for export by name: the numbers that the figure shows."""
@@ -327,7 +329,7 @@ class View(ABC):
         """Return the axes of each array of `numbers`; a token axis starts with the prefix tokens."""
         return {**{item.name: item.axes for item in self.items}, **self.arrays}
 
-    def filed(self, settings: Settings, grid: Grid) -> dict[str, Any]:
+    def settings_for_files(self, settings: Settings, grid: Grid) -> dict[str, Any]:
         """Return the settings as written to files: a token is a prefix token's name or a patch number."""
         counted = {
             one.name for one in self.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
@@ -352,13 +354,13 @@ class View(ABC):
             for name, control in known.items()
         }
 
-    def set_choice(self, given: str = "") -> str:
+    def image_set_setting(self, given: str = "") -> str:
         """Return the checked value of `set_control`; "" if the view has no such choice."""
         if not self.set_control:
             return ""
         return self.settings({self.set_control: given} if given else {})[self.set_control]
 
-    def declared(self, name: str) -> Item:
+    def find_item(self, name: str) -> Item:
         """Return the item of this name; Unknown if there is none."""
         found = next((item for item in self.items if item.name == name), None)
         if found is None:

@@ -277,7 +277,7 @@ def token_names(tokens: int | tuple[int, ...], grid: Grid) -> Any:
     return grid.prefix_names[tokens] if tokens < grid.prefix else tokens - grid.prefix
 
 
-def sequential(text: str, grid: Grid) -> int:
+def position_of_name(text: str, grid: Grid) -> int:
     """Return the position in the sequence of a name from `token_names`; WrongSetting for any other text."""
     if text in grid.prefix_names:
         return grid.prefix_names.index(text)

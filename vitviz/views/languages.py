@@ -14,30 +14,32 @@ from vitviz.traces.localized_text import Verbatim, fill
 NAMES = {"en": "English", "zh-CN": "中文", "ko": "한국어"}
 
 
-def translated(text: str, tag: str, **parts: str) -> str:
+def translate(text: str, tag: str, **parts: str) -> str:
     """Return the text in a language, or in English if there is no translation.
 
     `parts` fill the braces of the text and are translated too. A visitor's own text is not translated.
 
-    >>> translated("Reset", "en"), translated("{value} of {count}", "en", value=1, count=2)
+    >>> translate("Reset", "en"), translate("{value} of {count}", "en", value=1, count=2)
     ('Reset', '1 of 2')
     """
     if isinstance(text, Verbatim):
         return text
     pattern, values = getattr(text, "pattern", text), {**getattr(text, "values", {}), **parts}
     said = {
-        name: translated(value, tag) if isinstance(value, str) else value for name, value in values.items()
+        name: translate(value, tag) if isinstance(value, str) else value for name, value in values.items()
     }
-    return fill(texts(tag).get(pattern, pattern), said)
+    return fill(translations(tag).get(pattern, pattern), said)
 
 
-def worded(labels: Iterable[str]) -> list[str]:
+def labels_needing_escape(labels: Iterable[str]) -> list[str]:
     """Return the labels that a visitor wrote but that are also texts of the page with a translation."""
-    return [one for one in labels if isinstance(one, Verbatim) and any(one in texts(tag) for tag in NAMES)]
+    return [
+        one for one in labels if isinstance(one, Verbatim) and any(one in translations(tag) for tag in NAMES)
+    ]
 
 
 @cache
-def texts(tag: str) -> Mapping[str, str]:
+def translations(tag: str) -> Mapping[str, str]:
     """Return English text → translation from all files of the language; empty for English."""
     if tag == "en":
         return {}

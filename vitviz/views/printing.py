@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.charts.chart import balanced, ends
+from vitviz.charts.chart import finite_range, symmetric_limit
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
@@ -100,13 +100,13 @@ def join_texts(*texts: str, by: str = " · ") -> LocalizedText:
     return LocalizedText(by.join(f"{{{name}}}" for name in names), **dict(zip(names, texts, strict=True)))
 
 
-def each(name: str, settings: Settings, about: ModelShape) -> FrameSettings:
+def setting_frames(name: str, settings: Settings, about: ModelShape) -> FrameSettings:
     """Return the frames of a video over all values of a setting of GROWS; depth 0 enters the first layer."""
     places = range(int(name == "layer"), about.layers + 1)
     return tuple((LocalizedText(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
-def growing(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
+def growing_frames(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
     """Return the frames of a video that adds one layer (from 1) per frame; `asked(last)` are the settings."""
     ends = range(first, last + 1)
     return tuple(
@@ -128,7 +128,7 @@ def fixed(value: float, digits: int = 3) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
-def over_which(subject: ViewContext) -> LocalizedText:
+def image_count_text(subject: ViewContext) -> LocalizedText:
     """Return the text with the number of images that a result of a set is based on."""
     if subject.survey is None:
         return LocalizedText(
@@ -139,32 +139,32 @@ def over_which(subject: ViewContext) -> LocalizedText:
     return LocalizedText("Based on {count} images.", count=subject.survey.images)
 
 
-def scaled(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
+def difference_scale(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
     """Return the scale; for a difference, one symmetric about zero that covers the values."""
     if settings.get("difference") != "on":
         return scale
-    most = balanced(values)
+    most = symmetric_limit(values)
     return Scale("balance", -most, most, LocalizedText("{what}: after − before", what=scale.label))
 
 
-def shape_of(grid: Grid) -> float:
+def grid_aspect(grid: Grid) -> float:
     """Return height / width of the grid in pixels."""
     return grid.pixels[0] / grid.pixels[1]
 
 
-def box_on(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
+def crop_on_upload(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
     """Return the crop's left, top, right and bottom on an upload that may have been made smaller."""
     across, down = upload.shape[1] / view.upload[0], upload.shape[0] / view.upload[1]
     left, top, right, bottom = view.box
     return across * left, down * top, across * right, down * bottom
 
 
-def image_seen(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
+def model_crop(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
     """Return the model's crop at the upload's resolution; without an upload, the model's input."""
     view = subject.trace.view
     picture = view.picture
     if asked.upload is not None:
-        left, top, right, bottom = (round(side) for side in box_on(asked.upload, view))
+        left, top, right, bottom = (round(side) for side in crop_on_upload(asked.upload, view))
         cut = asked.upload[max(top, 0) : bottom, max(left, 0) : right]
         picture = cut if cut.size else picture
     if grey:
@@ -184,33 +184,33 @@ def map_over_image(
     pixels: np.ndarray | None = None,
 ) -> Map:
     """Return a map over the image as the model sees it, one sharp-edged cell per patch."""
-    picture = image_seen(subject, asked, grey=scale is not None and scale.colours == "balance")
-    return Map(title, picture, values, pixels, scale, None, opacity, False, marks, shape_of(subject.grid))
+    picture = model_crop(subject, asked, grey=scale is not None and scale.colours == "balance")
+    return Map(title, picture, values, pixels, scale, None, opacity, False, marks, grid_aspect(subject.grid))
 
 
-def derived(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def derived_spec(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
     """Return the figure of a view without a figure.py: map, chart or both, and the panels with detail."""
     chart = view.chart(subject, settings)
-    mapped = view.map and shared(view, subject, settings, asked)
+    mapped = view.map and shared_map(view, subject, settings, asked)
     panels = tuple(one for one in (mapped, chart) if one is not None)
     panels += view.detail(subject, settings) if asked.detail else ()
     width = WIDE if len(panels) > 1 else NARROW if mapped else NARROW + 14
     return FigureSpec((panels,), chart.notes if chart else (), width=width)
 
 
-def shared(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
+def shared_map(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
     """Return the shared map: the item over the patches, on a scale symmetric about zero if it is signed."""
     item = view.map
     values = view.item_values(subject, item.name, settings)
     lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}
     for axis in item.axes.split()[:-2]:
         values = values[settings[axis] - lower[axis]]
-    low, high = ends(values)
+    low, high = finite_range(values)
     colours = settings.get("colormap", "viridis")
     if item.signed:
-        most = balanced(values)
+        most = symmetric_limit(values)
         low, high, colours = -most, most, "balance"
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
-    scale = scaled(settings, values, Scale(colours, low, high, item.description))
+    scale = difference_scale(settings, values, Scale(colours, low, high, item.description))
     return map_over_image(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))

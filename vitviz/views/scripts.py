@@ -14,26 +14,26 @@ from typing import Any
 from vitviz.charts.colormaps import TABLES
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS, View, ViewContext
-from vitviz.views.languages import worded
+from vitviz.views.languages import labels_needing_escape
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("frontend", "views")
 MAP, CHART = "frontend/map.js", "frontend/plotly_chart.js"  # draw every view that has no script of its own
 
 
-def script_of(slug: str) -> str:
+def drawing_module(slug: str) -> str:
     """Return the path of the module that draws a view: its own, else the shared map, else the chart."""
     view = next((one for one in VIEWS if one.slug == slug and one.mapped), None)
     return f"views/{slug}/view.js" if view is None else MAP if view.map else CHART
 
 
-def files(ending: str, folders: tuple[str, ...] = ROOMS) -> dict[str, str]:
+def module_texts(ending: str, folders: tuple[str, ...] = ROOMS) -> dict[str, str]:
     """Return the text of every file with this ending, by its path in the package, sorted."""
     found = sorted(path for folder in folders for path in (PACKAGE / folder).rglob(f"*{ending}"))
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
-def generated() -> dict[str, str]:
+def generated_modules() -> dict[str, str]:
     """Return the text of the generated modules, by path: colour maps, list of views, address of plotly.js."""
     colours = {name: base64.b64encode(table.tobytes()).decode() for name, table in TABLES.items()}
     return {
@@ -43,7 +43,7 @@ def generated() -> dict[str, str]:
     }
 
 
-def framed(subject: ViewContext, slug: str) -> dict[str, Any]:
+def figure_frame(subject: ViewContext, slug: str) -> dict[str, Any]:
     """Return the JSON about model and image that every figure receives."""
     grid, about, view = subject.grid, subject.about, subject.seen
     cells = {"rows": grid.rows, "cols": grid.cols}
@@ -62,15 +62,15 @@ def framed(subject: ViewContext, slug: str) -> dict[str, Any]:
         "items": {},
         "summary": {},
         "changed": subject.original is not None,
-        "written": worded(() if subject.trace is None else subject.trace.labels),
+        "written": labels_needing_escape(() if subject.trace is None else subject.trace.labels),
         "message": None,
     }
 
 
-def declared(view: View, subject: ViewContext) -> dict[str, Any]:
+def view_declaration(view: View, subject: ViewContext) -> dict[str, Any]:
     """Return the JSON about a view: its settings with the model's bounds, and its items."""
     return {
-        "controls": [control.to_json(subject.about) for control in view.offered(subject)],
+        "controls": [control.to_json(subject.about) for control in view.offered_controls(subject)],
         "items": {item.name: list(item.depends) for item in view.items},
         "axes": {item.name: item.axes.split() for item in view.items},
         "says": {item.name: item.description for item in view.items},

@@ -30,7 +30,7 @@ ClassTarget = int | tuple[int, int]  # a class, or (a, b) for a rather than b
 WHOLE = "This test needs the full model. Restore removed parts first."
 
 
-def distances_of(subject: ViewContext) -> Distances:
+def shared_distances(subject: ViewContext) -> Distances:
     """Return the attention distances and the mass on prefix tokens of a trace."""
     return subject.once("distances", lambda: analyses.distances(subject.trace))
 
@@ -47,18 +47,18 @@ def passes_of(subject: ViewContext, target: ClassTarget, patches_as: str = "drop
     return lazy.saliency_study.explained(subject.inspector, subject.trace, target, patches_as, once=keep)
 
 
-def relevance_of(
+def shared_saliency_map(
     subject: ViewContext, target: ClassTarget, method: str, steps: int | None = None
 ) -> SaliencyMap:
     """Return the map of one method, shared by all views."""
 
     def make():
-        return lazy.saliency.relevance_of(passes_of(subject, target), method, steps=steps)
+        return lazy.saliency.saliency_map(passes_of(subject, target), method, steps=steps)
 
     return subject.once_by_passes(f"relevance {method} {target} {steps}", make)
 
 
-def target_of(subject: ViewContext, asked: str) -> ClassTarget:
+def parse_target(subject: ViewContext, asked: str) -> ClassTarget:
     """Return the class named by a setting such as "top", "7" or "7-3" (7 minus 3).
 
     Raises:
@@ -86,14 +86,14 @@ def class_name(trace: Trace, index: int) -> str:
 
 def target_name(subject: ViewContext, asked: str) -> str:
     """Return the reader's name of the class, or pair of classes, of `target_of`."""
-    target = target_of(subject, asked)
+    target = parse_target(subject, asked)
     if not isinstance(target, tuple):
         return class_name(subject.trace, target)
     name, other = (class_name(subject.trace, one) for one in target)
     return LocalizedText("{name} rather than {other}", name=name, other=other)
 
 
-def likeliest(trace: Trace, count: int) -> list[dict[str, Any]]:
+def likeliest_classes(trace: Trace, count: int) -> list[dict[str, Any]]:
     """Return the `count` most likely classes with names, logits and probabilities, for a picker.
 
     For a head of values, these are the largest outputs, under the key "value".
@@ -116,7 +116,7 @@ def json_bytes(value: Any) -> np.ndarray:
     return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Return rows with the same keys as a CSV table with a header."""
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -125,9 +125,11 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return file.getvalue().encode()
 
 
-def ledger_of(subject: ViewContext) -> LogitTerms:
+def shared_logit_terms(subject: ViewContext) -> LogitTerms:
     """Return the logit terms of a trace for all targets; UnsupportedModel if they do not sum to the logit."""
-    return subject.once("ledger", lambda: lazy.attribution.balanced_ledger(subject.inspector, subject.trace))
+    return subject.once(
+        "ledger", lambda: lazy.attribution.checked_logit_terms(subject.inspector, subject.trace)
+    )
 
 
 def ensure_recorded(subject: ViewContext) -> None:
@@ -137,7 +139,7 @@ def ensure_recorded(subject: ViewContext) -> None:
     )
 
 
-def writers_of(
+def shared_upstream(
     subject: ViewContext, asked: ClassTarget, layer: int, head: int, via: Sequence = (),
     relative: bool = False
 ) -> Upstream:  # fmt: skip
@@ -156,7 +158,7 @@ def writers_of(
     return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 
 
-def taken_away(subject: ViewContext, layer: int) -> Tensor:
+def ablation_drops(subject: ViewContext, layer: int) -> Tensor:
     """Return the drop of every logit if one component of a layer (from 0) is ablated: (part, class).
 
     Rows are the heads, then the MLP.

@@ -12,7 +12,7 @@ from tests.engine.forward.helpers import ARCHITECTURES, QUICK
 from tests.engine.looking import noise, perturbed
 from tests.tiers import sweep
 from vitviz.engine.checkpoint import Checkpoint, Loaded
-from vitviz.engine.device import exactly
+from vitviz.engine.device import exact_float32
 from vitviz.engine.forward import recording
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
@@ -165,11 +165,13 @@ def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
     """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     seen = []
-    monkeypatch.setattr("vitviz.engine.device.exactly", lambda device: exactly(torch.device("cuda")))
+    monkeypatch.setattr(
+        "vitviz.engine.device.exact_float32", lambda device: exact_float32(torch.device("cuda"))
+    )
     with inspector.hook("blocks.0.input", lambda tensor: seen.append(torch.backends.cudnn.allow_tf32)):
         inspector.trace(sample_image("coffee"))
     assert set(seen) == {False} and torch.backends.cudnn.allow_tf32
-    with exactly(torch.device("cpu")):
+    with exact_float32(torch.device("cpu")):
         assert torch.backends.cudnn.allow_tf32
 
 

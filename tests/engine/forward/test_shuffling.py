@@ -91,8 +91,9 @@ def test_a_view_is_taken_as_it_is():
     trace = inspector.trace(noise())
     prepared = prepare(open_image(noise()), inspector.preprocessing)
     torch.testing.assert_close(
-        shuffling.as_seen(trace.view, inspector.preprocessing).tensor, prepared.tensor, atol=1e-6, rtol=0
-    )
+        shuffling.input_from_view(trace.view, inspector.preprocessing).tensor, prepared.tensor, atol=1e-6,
+        rtol=0
+    )  # fmt: skip
     torch.testing.assert_close(inspector.experiment(trace.view).logits, trace.logits, atol=1e-5, rtol=0)
     wide = inspector.trace(noise(), size=(32, 64))
     assert inspector.experiment(wide.view, shuffle=1).grid.cols == 8
@@ -152,7 +153,7 @@ def test_answers_in_many_orders_are_those_of_the_orders_one_by_one(monkeypatch):
 def test_a_rim_that_no_patch_is_cut_from_stays_where_it_is():
     grid = Grid(2, 2, (3, 3), ())
     pixels = torch.arange(2 * 3 * 7 * 8).view(2, 3, 7, 8)
-    moved = shuffling.reordered(pixels, grid, torch.tensor([3, 2, 1, 0]))
+    moved = shuffling.reorder_patches(pixels, grid, torch.tensor([3, 2, 1, 0]))
     torch.testing.assert_close(moved[..., 6:, :], pixels[..., 6:, :])
     torch.testing.assert_close(moved[..., 6:], pixels[..., 6:])
     torch.testing.assert_close(moved[..., :3, 3:6], pixels[..., 3:6, :3])

@@ -70,13 +70,13 @@ def test_a_bias_that_is_left_out_or_mixed_up_is_refused(mask, monkeypatch):
 
 
 def test_layers_in_another_order_are_refused(monkeypatch):
-    true = tracing.batch_of
+    true = tracing.to_trace_batch
 
     def batch_of(*given):
         batch = true(*given)
         return replace(batch, layers=batch.layers[::-1])
 
-    monkeypatch.setattr(tracing, "batch_of", batch_of)
+    monkeypatch.setattr(tracing, "to_trace_batch", batch_of)
     with pytest.raises(UnsupportedModel, match="block 1 the recorded attention"):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 

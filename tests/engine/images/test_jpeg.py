@@ -26,7 +26,7 @@ def with_scans(count: int, size=(64, 48)) -> bytes:
     """A grey progressive file with its last refinement scan, of no data, repeated."""
     data = saved(size, "L", progressive=True)
     extra = b"\xff\xda" + struct.pack(">HBBBBBB", 8, 1, 1, 0, 1, 63, 0x10) + b"\x00"
-    return data[:-2] + extra * (count - opening.scans(data)) + b"\xff\xd9"
+    return data[:-2] + extra * (count - opening.count_jpeg_scans(data)) + b"\xff\xd9"
 
 
 @pytest.mark.parametrize("mode, options, expected", [
@@ -36,7 +36,7 @@ def with_scans(count: int, size=(64, 48)) -> bytes:
 def test_scans_of_real_files(mode, options, expected):
     """10 and 6 are the lengths of libjpeg's own scripts (jpeg_simple_progression, jcparam.c)."""
     data = saved(mode=mode, **options)
-    found = opening.scans(data)
+    found = opening.count_jpeg_scans(data)
     assert found == expected if expected else found < 30
     assert open_image(data).size == (64, 48)
 
@@ -50,7 +50,7 @@ def test_thousands_of_scans_are_refused_at_once():
 
 
 def test_a_hundred_scans_of_a_small_picture_are_decoded():
-    assert opening.scans(with_scans(100)) == 100 and open_image(with_scans(100)).size == (64, 48)
+    assert opening.count_jpeg_scans(with_scans(100)) == 100 and open_image(with_scans(100)).size == (64, 48)
 
 
 def test_fewer_scans_of_a_large_picture_are_refused_too():
@@ -64,7 +64,7 @@ def test_fewer_scans_of_a_large_picture_are_refused_too():
 def test_scans_of_a_thumbnail_do_not_count():
     data, thumbnail = saved(), with_scans(300, (16, 16))
     segment = b"\xff\xe5" + struct.pack(">H", len(thumbnail) + 2) + thumbnail
-    assert opening.scans(data[:2] + segment + data[2:]) == 1
+    assert opening.count_jpeg_scans(data[:2] + segment + data[2:]) == 1
 
 
 def test_fill_bytes_and_what_stands_between_segments_hide_no_scan():

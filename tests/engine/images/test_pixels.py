@@ -269,10 +269,10 @@ def test_a_picture_is_the_same_whole_or_in_bands(mode, monkeypatch):
 def test_what_is_drawn_is_the_picture_or_its_averages():
     random = np.random.default_rng(2)
     pixels = random.integers(0, 255, (64, opening.MAX_DRAWN // 5, 3), np.uint8)
-    assert np.array_equal(opening.for_drawing(pixels), pixels)
+    assert np.array_equal(opening.open_for_drawing(pixels), pixels)
     wide = random.integers(0, 255, (400, 2 * opening.MAX_DRAWN, 3), np.uint8)
     means = wide.reshape(200, 2, opening.MAX_DRAWN, 2, 3).mean((1, 3))
-    assert np.abs(opening.for_drawing(wide) - means).max() <= 1
+    assert np.abs(opening.open_for_drawing(wide) - means).max() <= 1
 
 
 def test_a_webp_of_more_pixels_than_its_decoder_may_take_is_refused(monkeypatch):

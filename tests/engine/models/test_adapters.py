@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.engine.small import logits, perturbed, saved, small
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 CONFIG = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": {
@@ -27,7 +27,7 @@ def keep(folder, tensors, **config):
     folder.mkdir()
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **config}))
-    return load(find(str(folder)))
+    return load(find_checkpoint(str(folder)))
 
 
 def base(folder):

@@ -50,27 +50,27 @@ def trained(count, width=64, steps=60):
 
 @sweep("count", [2, 4, 8], quick=[4])
 def test_training_shows_where_a_head_ends(count):
-    assert inference.heads_shown(trained(count)) == count
+    assert inference.infer_heads(trained(count)) == count
 
 
 def test_heads_of_genuine_weights_show_and_those_of_random_ones_do_not():
     genuine = load_file(shared(GENUINE))
-    assert inference.heads_shown(genuine) == 3
+    assert inference.infer_heads(genuine) == 3
     early = [
         shared(f"weights/vitviz-tiny-early/snapshots/step-0{step}.safetensors") for step in ("0000", "3000")
     ]
-    assert [inference.heads_shown(load_file(path)) for path in early] == [None, 3]
-    assert inference.heads_shown(perturbed(small()).state_dict()) is None
+    assert [inference.infer_heads(load_file(path)) for path in early] == [None, 3]
+    assert inference.infer_heads(perturbed(small()).state_dict()) is None
     mixed = {
         key: value[torch.randperm(len(value))] if "qkv" in key else value for key, value in genuine.items()
     }
-    assert inference.heads_shown(mixed) is None
+    assert inference.infer_heads(mixed) is None
 
 
 @pytest.mark.long
 def test_the_contrast_is_that_of_plain_loops():
     tensors = small().double().state_dict()
-    found = inference.contrasts({key: value.float() for key, value in tensors.items()})[4]
+    found = inference.head_count_contrasts({key: value.float() for key, value in tensors.items()})[4]
     inside, outside = [], []
     for row in range(128):
         for col in range(row + 1, 128):
@@ -161,7 +161,7 @@ def test_what_fits_the_same_tensors_is_asked_and_followed(tmp_path, pool, block)
     assert not {"pool", "block"} & {one.name for one in inspector.checkpoint.assumed}
     trace = inspector.trace(vitviz.sample_image("coffee"))
     assert trace.pool == pool and trace.attention(1).isfinite().all()
-    sidecar_config.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)
+    sidecar_config.write_config(inspector.checkpoint, inspector.model, inspector.preprocessing)
     again = vitviz.load(path, device="cpu")
     assert again.checkpoint.assumed == () and again.model(noise).equal(inspector.model(noise))
 
@@ -259,7 +259,9 @@ def test_each_choice_says_what_it_would_answer(tmp_path):
     inspector = vitviz.load(path, device="cpu")
     picture = open_image(vitviz.sample_image("chelsea"))
     found = list(
-        choices.outcomes(inspector, picture, inspector.checkpoint.assumed, inspector.preprocessing.size)
+        choices.predictions_by_choice(
+            inspector, picture, inspector.checkpoint.assumed, inspector.preprocessing.size
+        )
     )
     assert len(found) == sum(len(one.choices) for one in inspector.checkpoint.assumed)
     for name, choice, answer in found:
@@ -275,7 +277,7 @@ def test_an_answer_is_kept_in_timms_form(tmp_path):
     first = vitviz.load(
         path, heads=4, activation="relu", mean=0.3, std=0.2, labels=list("abcdefg"), device="cpu"
     )
-    written = sidecar_config.keep(first.checkpoint, first.model, first.preprocessing, first.labels)
+    written = sidecar_config.write_config(first.checkpoint, first.model, first.preprocessing, first.labels)
     assert written.name == "mine.config.json" and not list(tmp_path.glob(".*"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
@@ -284,7 +286,7 @@ def test_an_answer_is_kept_in_timms_form(tmp_path):
     picture = vitviz.sample_image("coffee")
     assert again.trace(picture).logits.equal(first.trace(picture).logits)
     with pytest.raises(CheckpointError, match="config.json already"):
-        sidecar_config.keep(again.checkpoint, again.model, again.preprocessing)
+        sidecar_config.write_config(again.checkpoint, again.model, again.preprocessing)
     folder = tmp_path / "folder"
     folder.mkdir()
     path.rename(folder / "model.safetensors"), written.rename(folder / "config.json")
@@ -299,7 +301,7 @@ def test_an_epsilon_and_a_mapping_are_kept_too(tmp_path):
     path = tmp_path / "mine.safetensors"
     save_file({key: value.contiguous() for key, value in model.state_dict().items()}, path)
     first = vitviz.load(path, heads=4, epsilon=1e-5, mean=0.5, std=0.5, device="cpu")
-    sidecar_config.keep(first.checkpoint, first.model, first.preprocessing, first.labels)
+    sidecar_config.write_config(first.checkpoint, first.model, first.preprocessing, first.labels)
     assert json.loads((tmp_path / "mine.config.json").read_text())["vitviz"] == {"epsilon": 1e-5}
     again = vitviz.load(path, device="cpu")
     noise = torch.randn(1, 3, 32, 32)
@@ -311,4 +313,4 @@ def test_an_epsilon_and_a_mapping_are_kept_too(tmp_path):
 def test_what_is_shipped_or_on_the_hub_is_not_written_to():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     with pytest.raises(CheckpointError, match="no file of this machine"):
-        sidecar_config.keep(inspector.checkpoint, inspector.model, inspector.preprocessing)
+        sidecar_config.write_config(inspector.checkpoint, inspector.model, inspector.preprocessing)

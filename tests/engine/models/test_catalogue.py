@@ -12,8 +12,8 @@ import torch
 
 from tests.engine.models.dropped import dropped, local, put, tensors
 from vitviz.engine.formats import families
-from vitviz.engine.hub.catalogue import checkpoints, find, weights_folder
-from vitviz.engine.hub.snapshots import snapshot, snapshots
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint, weights_folder
+from vitviz.engine.hub.snapshots import snapshot_checkpoint, snapshot_files
 from vitviz.errors import CheckpointError
 
 
@@ -131,10 +131,10 @@ def test_snapshots_are_the_steps_in_order_and_have_names_of_their_own(weights):
     ):
         tensors(film / name)
     (film / "step-5.safetensors").symlink_to(weights / "plain.safetensors")
-    mine = find("mine", weights)
-    assert [step for step, _ in snapshots(mine)] == [0, 100, 2000]
-    early = find("mine@100", weights, trusted=False)
-    assert early == snapshot(mine, 100)
+    mine = find_checkpoint("mine", weights)
+    assert [step for step, _ in snapshot_files(mine)] == [0, 100, 2000]
+    early = find_checkpoint("mine@100", weights, trusted=False)
+    assert early == snapshot_checkpoint(mine, 100)
     assert (early.name, early.location, early.architecture) == (
         "mine@100",
         str(film / "step-000100.safetensors"),
@@ -142,8 +142,12 @@ def test_snapshots_are_the_steps_in_order_and_have_names_of_their_own(weights):
     )
     assert "100 steps" in early.note
     with pytest.raises(CheckpointError, match="kept are: 0, 100, 2000"):
-        find("mine@7", weights)
-    assert snapshots(find("plain", weights)) == [] == snapshots(find("deit_tiny_patch16_224"))
+        find_checkpoint("mine@7", weights)
+    assert (
+        snapshot_files(find_checkpoint("plain", weights))
+        == []
+        == snapshot_files(find_checkpoint("deit_tiny_patch16_224"))
+    )
 
 
 @pytest.mark.processes

@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.models.dropped import CONFIG, dropped, local, put
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 
@@ -27,28 +27,28 @@ def weights(tmp_path):
 )
 @pytest.mark.parametrize("trusted", [True, False])
 def test_timm_names_are_found_by_anybody(name, found, trusted, weights):
-    assert find(name, weights, trusted=trusted).name == found
+    assert find_checkpoint(name, weights, trusted=trusted).name == found
 
 
 @pytest.mark.parametrize("name", ["mine", "plain.safetensors", "plain", "deit_tiny"])
 @pytest.mark.parametrize("trusted", [True, False])
 def test_local_names_are_found_by_anybody(name, trusted, weights):
-    assert find(name, weights, trusted=trusted).name.partition(".")[0] == name.partition(".")[0]
+    assert find_checkpoint(name, weights, trusted=trusted).name.partition(".")[0] == name.partition(".")[0]
 
 
 def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
     elsewhere = put(tmp_path / "elsewhere", CONFIG)
-    assert find(str(elsewhere), weights).location == str(elsewhere)
-    assert find(f"local-dir:{elsewhere}", weights).architecture == "vit_tiny_patch16_224"
-    assert find(str(elsewhere / "model.safetensors"), weights).input_size == (3, 32, 48)
-    stranger = find("google/vit-base-patch16-224", weights)
+    assert find_checkpoint(str(elsewhere), weights).location == str(elsewhere)
+    assert find_checkpoint(f"local-dir:{elsewhere}", weights).architecture == "vit_tiny_patch16_224"
+    assert find_checkpoint(str(elsewhere / "model.safetensors"), weights).input_size == (3, 32, 48)
+    stranger = find_checkpoint("google/vit-base-patch16-224", weights)
     assert (stranger.source, stranger.location, stranger.architecture) == (
         "hub",
         "google/vit-base-patch16-224",
         None,
     )
     assert (
-        find("timm/vit_base_patch16_224.newer_than_this_timm", weights).location
+        find_checkpoint("timm/vit_base_patch16_224.newer_than_this_timm", weights).location
         == "timm/vit_base_patch16_224.newer_than_this_timm"
     )
 
@@ -85,33 +85,33 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
         "mine\0",
     ]:
         with pytest.raises(CheckpointError):
-            find(name, weights, trusted=False)
+            find_checkpoint(name, weights, trusted=False)
     assert not {"link", "link.safetensors", "inner", "beside"} & set(local(weights))
 
 
 def test_unknown_names_tell_what_is_close(weights):
     with pytest.raises(CheckpointError, match="Close to it: vitviz-tiny"):
-        find("vitviz-tinny", weights)
+        find_checkpoint("vitviz-tinny", weights)
     with pytest.raises(CheckpointError, match="vit_base_patch16_224"):
-        find("vit_bas_patch16_224", weights)
+        find_checkpoint("vit_bas_patch16_224", weights)
     with pytest.raises(CheckpointError, match=r"There are b16.npz, .*timm's names"):
-        find("???", weights)
+        find_checkpoint("???", weights)
 
 
 def test_unknown_tags_tell_which_there_are(weights):
     with pytest.raises(CheckpointError, match=r"deit_tiny_patch16_224\.fb_in1k"):
-        find("deit_tiny_patch16_224.nope", weights)
+        find_checkpoint("deit_tiny_patch16_224.nope", weights)
 
 
 @pytest.mark.parametrize("name", ["nothing.pth", "./nothing", "/nothing/there"])
 def test_a_path_that_is_not_there_is_told(name, weights):
     with pytest.raises(CheckpointError, match="There is no file or folder"):
-        find(name, weights)
+        find_checkpoint(name, weights)
 
 
 def test_a_path_without_weights_is_told(tmp_path):
     with pytest.raises(CheckpointError, match="expected one file ending in"):
-        find(str(tmp_path))
+        find_checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -129,20 +129,23 @@ def test_a_path_without_weights_is_told(tmp_path):
 )
 def test_what_is_no_plain_vit_is_refused_with_the_reason(name, reason, weights):
     with pytest.raises(UnsupportedModel, match=reason):
-        find(name, weights)
+        find_checkpoint(name, weights)
     with pytest.raises(UnsupportedModel, match=reason):
-        find("mine", weights, architecture=name)
+        find_checkpoint("mine", weights, architecture=name)
 
 
 def test_an_architecture_that_is_asked_for_takes_precedence(weights):
-    assert find("mine", weights, architecture="deit_tiny_patch16_224").architecture == "deit_tiny_patch16_224"
+    assert (
+        find_checkpoint("mine", weights, architecture="deit_tiny_patch16_224").architecture
+        == "deit_tiny_patch16_224"
+    )
     with pytest.raises(CheckpointError, match="deit_tiny_patch16_224"):
-        find("mine", weights, architecture="deit_tny_patch16_224")
+        find_checkpoint("mine", weights, architecture="deit_tny_patch16_224")
 
 
 def test_a_home_that_nobody_has_is_told(weights):
     with pytest.raises(CheckpointError, match="There is no file or folder '~nosuchuser/x.pth'"):
-        find("~nosuchuser/x.pth", weights)
+        find_checkpoint("~nosuchuser/x.pth", weights)
 
 
 ODD = {
@@ -189,4 +192,4 @@ def test_one_odd_entry_does_not_hide_the_others(kind, weights, monkeypatch):
     assert before <= {checkpoint.name for checkpoint in checkpoints(weights)}
     if (weights / "odd").is_dir():
         with pytest.raises(VitvizError):
-            load(find("odd", weights))
+            load(find_checkpoint("odd", weights))

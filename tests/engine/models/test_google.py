@@ -9,7 +9,7 @@ from tests.engine.small import SMALL, same
 from tests.tiers import sweep
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats import google
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 
@@ -88,7 +88,7 @@ def test_google_archive_equals_timms_own_loader(kind, tmp_path):
     np.savez(path, **{prefix + name: value for name, value in arrays.items()})
     model = timm.create_model("vit_tiny_patch16_224", **{**SMALL, "num_heads": 4}).eval()
     model.load_pretrained(str(path))
-    loaded = load(find(str(path)))
+    loaded = load(find_checkpoint(str(path)))
     same(loaded, model)
     assert loaded.model.blocks[0].attn.num_heads == 4 and "heads" not in loaded.checkpoint.note
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5)
@@ -100,7 +100,7 @@ def test_google_classifier_behind_a_representation_layer_is_left_out_and_said(tm
         "pre_logits/bias": np.ones(128, np.float32),
     }
     np.savez(tmp_path / "a.npz", **arrays)
-    loaded = load(find(str(tmp_path / "a.npz")))
+    loaded = load(find_checkpoint(str(tmp_path / "a.npz")))
     assert loaded.model.num_classes == 0 and "representation layer" in loaded.checkpoint.note
 
 
@@ -111,7 +111,7 @@ def test_google_array_too_many_is_named(tmp_path):
         **{"Transformer/encoderblock_1/Gate_0/kernel": np.ones(3, np.float32)},
     )
     with pytest.raises(CheckpointError, match="Gate_0"):
-        load(find(str(tmp_path / "a.npz")))
+        load(find_checkpoint(str(tmp_path / "a.npz")))
 
 
 def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
@@ -168,7 +168,7 @@ def test_arrays_of_other_shapes_are_told(key, damage, tmp_path):
     arrays = google_arrays(depth=1)
     np.savez(tmp_path / "mine.npz", **{**arrays, key: damage(arrays[key])})
     try:
-        loaded = load(find(str(tmp_path / "mine.npz")))
+        loaded = load(find_checkpoint(str(tmp_path / "mine.npz")))
     except (CheckpointError, UnsupportedModel):
         return
     assert loaded.model(torch.zeros(1, 3, *loaded.preprocessing.size)).isfinite().all()

@@ -89,7 +89,7 @@ def test_a_bare_file_with_one_output_is_asked_what_it_is(one_output, tmp_path):
     ((_, probability),) = inspector.trace(IMAGE).top()
     logit = inspector.trace(IMAGE).logits.double()
     assert probability == pytest.approx(torch.sigmoid(logit).item()) and 0 < probability < 1
-    outcomes = choices.outcomes(inspector, IMAGE, (asked,), inspector.preprocessing.size)
+    outcomes = choices.predictions_by_choice(inspector, IMAGE, (asked,), inspector.preprocessing.size)
     answers = {choice: answer[1] for _, choice, answer in outcomes}
     assert answers["head_type=sigmoid"] == pytest.approx(probability, abs=1e-6)
     assert answers["head_type=value"] == pytest.approx(logit.item(), abs=1e-6)
@@ -106,7 +106,7 @@ def test_what_is_said_of_one_output_is_asked_no_more_and_kept(one_output, tmp_pa
         assert "head_type" not in [one.name for one in inspector.checkpoint.assumed]
         assert inspector.checkpoint.name.endswith("head_type=value")
     placed = inspector.placed
-    sidecar_config.keep(placed.checkpoint, placed.model, placed.preprocessing, (), placed.head_type)
+    sidecar_config.write_config(placed.checkpoint, placed.model, placed.preprocessing, (), placed.head_type)
     again = vitviz.load(file, device="cpu")
     assert again.head_type == "value" and not again.checkpoint.assumed
 

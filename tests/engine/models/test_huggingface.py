@@ -9,7 +9,7 @@ import vitviz
 from tests.engine.models.transformers_classes import SIZES, hf, transformers_models
 from tests.engine.small import SMALL, perturbed, saved, small
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel
 
 KINDS_OF_TRANSFORMERS = [
@@ -27,7 +27,7 @@ KINDS_OF_TRANSFORMERS = [
 def test_transformers_folder_gives_transformers_logits(kind, tmp_path):
     model = perturbed(transformers_models()[kind]())
     model.save_pretrained(tmp_path)
-    loaded = load(find(str(tmp_path)))
+    loaded = load(find_checkpoint(str(tmp_path)))
     pixels = torch.randn(2, 3, 28, 28, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         torch.testing.assert_close(loaded.model(pixels), model(pixel_values=pixels).logits, atol=1e-4, rtol=0)
@@ -57,8 +57,9 @@ def test_transformers_pytorch_bin_under_its_new_names(kind, tmp_path):
     pixels = torch.randn(2, 3, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(
-            load(find(str(tmp_path))).model(pixels), model(pixel_values=pixels).logits, atol=1e-4, rtol=0
-        )
+            load(find_checkpoint(str(tmp_path))).model(pixels), model(pixel_values=pixels).logits, atol=1e-4,
+            rtol=0
+        )  # fmt: skip
 
 
 def test_transformers_features_without_a_classifier(tmp_path):
@@ -68,7 +69,7 @@ def test_transformers_features_without_a_classifier(tmp_path):
         )
     )
     model.save_pretrained(tmp_path)
-    loaded = load(find(str(tmp_path)))
+    loaded = load(find_checkpoint(str(tmp_path)))
     pixels = torch.randn(1, 3, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(
@@ -108,7 +109,7 @@ def test_transformers_preprocessing_is_read(kind, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(
         json.dumps({**processor, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]})
     )
-    found = load(find(str(tmp_path))).preprocessing
+    found = load(find_checkpoint(str(tmp_path))).preprocessing
     assert (found.crop_mode, found.crop_pct, found.interpolation) == expected
     assert found.mean == (0.1, 0.2, 0.3) and found.std == (0.4, 0.5, 0.6) and found.size == (28, 28)
 
@@ -121,7 +122,7 @@ def test_other_types_of_transformers_are_refused(kind, error, reason, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     saved(small(), tmp_path / "model.safetensors")
     with pytest.raises(error, match=reason):
-        load(find(str(tmp_path)))
+        load(find_checkpoint(str(tmp_path)))
 
 
 def test_an_activation_that_timm_lacks_is_refused(tmp_path):
@@ -136,4 +137,4 @@ def test_an_activation_that_timm_lacks_is_refused(tmp_path):
     )
     hf.ViTModel(config).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="relu2.*are read"):
-        load(find(str(tmp_path)))
+        load(find_checkpoint(str(tmp_path)))

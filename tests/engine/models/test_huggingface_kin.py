@@ -7,7 +7,7 @@ from tests.engine.looking import noise
 from tests.engine.models.transformers_kin import BIASES, beit, dinov3, hf, mae
 from tests.engine.small import perturbed
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError
 
@@ -89,7 +89,7 @@ def test_a_saved_folder_answers_as_transformers_does(kind, tmp_path):
     build, answer = MODELS[kind]
     model = perturbed(build())
     model.save_pretrained(tmp_path)
-    same(load(find(str(tmp_path))), model, answer)
+    same(load(find_checkpoint(str(tmp_path))), model, answer)
 
 
 def test_the_new_names_of_the_library_are_read_too(kind, tmp_path):
@@ -97,12 +97,12 @@ def test_the_new_names_of_the_library_are_read_too(kind, tmp_path):
     model = perturbed(build())
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    same(load(find(str(tmp_path))), model, answer)
+    same(load(find_checkpoint(str(tmp_path))), model, answer)
 
 
 def test_they_can_be_looked_into(kind, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
-    trace = Inspector(load(find(str(tmp_path))), "cpu").trace(
+    trace = Inspector(load(find_checkpoint(str(tmp_path))), "cpu").trace(
         noise()
     )  # with the check that the attention is the model's own
     assert len(trace.layers) == 2 and trace.grid.rows == 4
@@ -114,7 +114,7 @@ def test_they_can_be_looked_into(kind, tmp_path):
 )
 def test_what_only_training_needs_is_left_out_and_said(kind, left_out, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
-    loaded = load(find(str(tmp_path)))
+    loaded = load(find_checkpoint(str(tmp_path)))
     assert (
         f"only training needs were left out: {left_out}." in loaded.checkpoint.note
         and loaded.model.num_classes == 0
@@ -128,8 +128,9 @@ def test_beit_features_are_pooled_as_transformers_pools_them(tmp_path):
         pixels = torch.randn(2, 3, 28, 28)
         with torch.no_grad():
             torch.testing.assert_close(
-                load(find(str(tmp_path))).model(pixels), model(pixels).pooler_output, atol=1e-4, rtol=0
-            )
+                load(find_checkpoint(str(tmp_path))).model(pixels), model(pixels).pooler_output, atol=1e-4,
+                rtol=0
+            )  # fmt: skip
 
 
 def test_the_nearest_architecture_of_timm_is_named(tmp_path):
@@ -139,7 +140,7 @@ def test_the_nearest_architecture_of_timm_is_named(tmp_path):
         (dinov3(), hf.DINOv3ViTModel, "vit_small_patch16_dinov3_qkvb"),
     ):
         model(config).save_pretrained(tmp_path)
-        assert load(find(str(tmp_path))).checkpoint.architecture == name
+        assert load(find_checkpoint(str(tmp_path))).checkpoint.architecture == name
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_the_nearest_architecture_of_timm_is_named(tmp_path):
 )
 def test_without_a_preprocessor_the_usual_one_is_assumed_and_said(model, mean, interpolation, crop, tmp_path):
     model().save_pretrained(tmp_path)
-    loaded = load(find(str(tmp_path)))
+    loaded = load(find_checkpoint(str(tmp_path)))
     found = loaded.preprocessing
     assert (found.mean, found.interpolation, (found.crop_mode, found.crop_pct)) == (mean, interpolation, crop)
     assert "preprocessor_config" in loaded.checkpoint.note
@@ -187,14 +188,14 @@ def test_without_a_preprocessor_the_usual_one_is_assumed_and_said(model, mean, i
 def test_what_timm_does_not_compute_is_refused_with_the_reason(model, reason, tmp_path):
     model().save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match=reason):
-        load(find(str(tmp_path)))
+        load(find_checkpoint(str(tmp_path)))
 
 
 def test_a_layer_norm_of_its_own_depth_is_followed(tmp_path):
     for model in (hf.ViTMAEModel(mae(layer_norm_eps=0.1)), hf.DINOv3ViTModel(dinov3(layer_norm_eps=0.1))):
         perturbed(model).save_pretrained(tmp_path)
         same(
-            load(find(str(tmp_path))),
+            load(find_checkpoint(str(tmp_path))),
             model,
             MODELS["mae encoder"][1] if model.config.model_type == "vit_mae" else MODELS["dinov3"][1],
         )

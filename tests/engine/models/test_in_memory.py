@@ -11,7 +11,7 @@ import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
 from tests.shared import shared
-from vitviz.engine.adapters.proposal import proposed
+from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import to_toml
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
@@ -252,7 +252,7 @@ def test_a_mapping_decides_what_names_leave_open(tmp_path):
         '"encoder.layers.{layer}.first.*" = "blocks.{layer}.norm1.*"\n'
         '"encoder.layers.{layer}.second.*" = "blocks.{layer}.norm2.*"\n'
     )
-    told = to_toml(proposed(model.state_dict()).mapping)
+    told = to_toml(propose_mapping(model.state_dict()).mapping)
     path = tmp_path / "scratch.toml"
     path.write_text(told.replace("[names]\n", "[names]\n" + lines))
     assert inspected(model, mapping=path).model.blocks[0].attn.num_heads == 4

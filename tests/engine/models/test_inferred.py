@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.engine.small import same, saved, small
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 KINDS = {
@@ -33,7 +33,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_architecture_is_read_from_the_tensors(kind, tmp_path):
     model = small(**KINDS[kind])
-    loaded = load(find(str(saved(model, tmp_path / "weights.safetensors"))))
+    loaded = load(find_checkpoint(str(saved(model, tmp_path / "weights.safetensors"))))
     same(loaded, model)
     assert ("heads" in loaded.checkpoint.note) == (kind != "query-key norm")
     assert "normalisation" in [one.name for one in loaded.checkpoint.assumed]
@@ -45,13 +45,13 @@ def test_a_file_without_blocks_is_no_vit(tmp_path):
         tmp_path / "a.safetensors",
     )
     with pytest.raises(CheckpointError, match="not a plain ViT"):
-        load(find(str(tmp_path / "a.safetensors")))
+        load(find_checkpoint(str(tmp_path / "a.safetensors")))
 
 
 @pytest.mark.parametrize("width, heads", [(96, (3, 6, 2, 1)), (144, (9, 3)), (60, (1, 2, 3, 4, 5, 6))])
 def test_a_width_that_64_does_not_divide_is_asked_about_with_what_is_possible(width, heads, tmp_path):
     path = saved(small(embed_dim=width, num_heads=heads[0]), tmp_path / "weights.safetensors")
-    loaded = load(find(str(path)))
+    loaded = load(find_checkpoint(str(path)))
     assert loaded.model.blocks[0].attn.num_heads == heads[0]
     (asked,) = [one for one in loaded.checkpoint.assumed if one.name == "heads"]
     assert asked.taken == f"heads={heads[0]}" and asked.choices == tuple(f"heads={one}" for one in heads)
@@ -61,7 +61,7 @@ def test_a_width_that_64_does_not_divide_is_asked_about_with_what_is_possible(wi
 def test_tensors_that_are_no_vit_ask_for_the_architecture(tmp_path):
     path = saved(timm.create_model("beit_base_patch16_224", depth=1), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="architecture"):
-        load(find(str(path)))
+        load(find_checkpoint(str(path)))
 
 
 def test_layer_scale_under_its_older_names_is_found_and_filled(tmp_path):
@@ -71,17 +71,17 @@ def test_layer_scale_under_its_older_names_is_found_and_filled(tmp_path):
     }
     assert "blocks.1.gamma_2" in older
     save_file(older, path)
-    same(load(find(str(path))), model)
+    same(load(find_checkpoint(str(path))), model)
 
 
 def test_a_distilled_file_leaves_its_normalisation_open_but_not_what_is_read(tmp_path):
     for kind, read in (("distilled", True), ("plain", False)):
-        loaded = load(find(str(saved(small(**KINDS[kind]), tmp_path / f"{kind[0]}.safetensors"))))
+        loaded = load(find_checkpoint(str(saved(small(**KINDS[kind]), tmp_path / f"{kind[0]}.safetensors"))))
         asked = [one.name for one in loaded.checkpoint.assumed]
         assert "normalisation" in asked and ("pool" not in asked) == read, kind
 
 
 @pytest.mark.parametrize("size, crop", [(32, 1.0), (120, 1.0), (128, 0.9)])
 def test_small_pictures_are_not_cropped_where_the_file_does_not_say(size, crop, tmp_path):
-    loaded = load(find(str(saved(small(img_size=size), tmp_path / "weights.safetensors"))))
+    loaded = load(find_checkpoint(str(saved(small(img_size=size), tmp_path / "weights.safetensors"))))
     assert loaded.preprocessing.crop_pct == crop

@@ -3,7 +3,7 @@
 import pytest
 
 from vitviz.engine.formats import huggingface
-from vitviz.engine.formats.timm_config import in_lines, labels_of
+from vitviz.engine.formats.timm_config import labels_of, parse_label_lines
 from vitviz.errors import CheckpointError
 
 
@@ -26,7 +26,7 @@ def test_null_is_no_name():
 
 @pytest.mark.parametrize("text", ["cat\ndog\n", "cat\r\ndog", "\ufeff cat \ndog\n\n\n", "cat\rdog"])
 def test_names_are_read_line_by_line(text):
-    assert in_lines(text, 2, "mine.pth") == ("cat", "dog")
+    assert parse_label_lines(text, 2, "mine.pth") == ("cat", "dog")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_names_are_read_line_by_line(text):
 )
 def test_names_that_do_not_fit_the_head_are_refused(text, said):
     with pytest.raises(CheckpointError, match=said):
-        in_lines(text, 2, "mine.pth")
+        parse_label_lines(text, 2, "mine.pth")
 
 
 def test_a_class_that_is_called_none_keeps_its_name():

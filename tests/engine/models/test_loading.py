@@ -11,8 +11,8 @@ from tests.engine.looking import noise
 from tests.engine.small import SMALL, perturbed, same, saved, small
 from tests.shared import shared
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
-from vitviz.engine.hub.snapshots import snapshot
+from vitviz.engine.hub.catalogue import find_checkpoint
+from vitviz.engine.hub.snapshots import snapshot_checkpoint
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, UnsupportedModel
 
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def test_local_dir_folder_equals_timms_own_load(folder):
-    loaded = load(find(str(folder)))
+    loaded = load(find_checkpoint(str(folder)))
     same(loaded, timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), tolerance=0)
     assert not loaded.model.training
     assert all(
@@ -40,7 +40,7 @@ def test_local_dir_folder_equals_timms_own_load(folder):
 def test_half_precision_is_read_as_float32(folder):
     tensors = {name: value.half() for name, value in small().state_dict().items()}
     save_file(tensors, folder / "model.safetensors")
-    loaded = load(find(str(folder)))
+    loaded = load(find_checkpoint(str(folder)))
     assert torch.equal(loaded.model.head.weight, tensors["head.weight"].float())
 
 
@@ -49,10 +49,10 @@ def test_config_labels_prefer_descriptions_and_must_fit(folder):
     names = [f"n{i}" for i in range(7)]
     config |= {"label_names": names, "label_descriptions": {name: f"thing {name}" for name in names}}
     (folder / "config.json").write_text(json.dumps(config))
-    assert load(find(str(folder))).labels[3] == "thing n3"
+    assert load(find_checkpoint(str(folder))).labels[3] == "thing n3"
     config["label_names"] = names[:5]
     (folder / "config.json").write_text(json.dumps(config))
-    assert load(find(str(folder))).labels == ()
+    assert load(find_checkpoint(str(folder))).labels == ()
 
 
 def test_config_may_not_make_timm_load_something_else(folder):
@@ -60,7 +60,7 @@ def test_config_may_not_make_timm_load_something_else(folder):
     config["model_args"]["checkpoint_path"] = "/somewhere/else.pth"
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="checkpoint_path"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_short_config_takes_the_architectures_preprocessing_and_says_so(folder):
@@ -68,13 +68,13 @@ def test_short_config_takes_the_architectures_preprocessing_and_says_so(folder):
     (folder / "config.json").write_text(
         json.dumps({"architecture": "deit_tiny_patch16_224", "num_classes": 7, "model_args": args})
     )
-    loaded = load(find(str(folder)))
+    loaded = load(find_checkpoint(str(folder)))
     assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and "preprocessing" in loaded.checkpoint.note
 
 
 def test_explicit_architecture_comes_before_the_config(folder):
     with pytest.raises(CheckpointError, match="does not fit deit_tiny_patch16_224"):
-        load(find(str(folder), architecture="deit_tiny_patch16_224"))
+        load(find_checkpoint(str(folder), architecture="deit_tiny_patch16_224"))
 
 
 def test_snapshot_of_a_training_film_is_loaded_with_its_parents_config(folder):
@@ -84,24 +84,24 @@ def test_snapshot_of_a_training_film_is_loaded_with_its_parents_config(folder):
     with torch.no_grad():
         model.head.bias.add_(1)
     saved(model, film / "step-000100.safetensors")
-    loaded = load(snapshot(find(str(folder)), 100))
+    loaded = load(snapshot_checkpoint(find_checkpoint(str(folder)), 100))
     same(loaded, model, tolerance=0)
     assert loaded.checkpoint.name == "mine@100" and "100 steps" in loaded.checkpoint.note
 
 
 def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
     path = shared("weights/vitviz-tiny-early")
-    loaded = load(find(str(path)))
+    loaded = load(find_checkpoint(str(path)))
     same(loaded, timm.create_model(f"local-dir:{path}", pretrained=True).eval(), size=64, tolerance=0)
     assert loaded.labels[0] == "goldfish" and len(loaded.labels) == 200
-    early = load(snapshot(find(str(path)), 0))
+    early = load(snapshot_checkpoint(find_checkpoint(str(path)), 0))
     assert not torch.equal(early.model.pos_embed, loaded.model.pos_embed)
 
 
 @pytest.mark.parametrize("architecture", ["deit_tiny_patch16_224", None])
 def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
     path = shared("weights/deit_tiny_patch16_224.safetensors")
-    loaded = load(find(str(path), architecture=architecture))
+    loaded = load(find_checkpoint(str(path), architecture=architecture))
     same(
         loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0
     )
@@ -115,12 +115,12 @@ def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
 
 def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessing(tmp_path):
     model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
-    loaded = load(find(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
+    loaded = load(find_checkpoint(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
     asked = {"pool", "block", "normalisation", "activation"}
     assert asked <= {one.name for one in loaded.checkpoint.assumed}, "what follows a name is anybody's"
     other = load(
-        find(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
+        find_checkpoint(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
     )  # a name that does not hold
     assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
 
@@ -131,10 +131,10 @@ def test_what_lies_in_the_current_folder_comes_before_the_hub(name, tmp_path, mo
     saved(small(), tmp_path / "vit_tiny_patch16_224" / "model.safetensors")
     saved(small(), tmp_path / "vit_tiny_patch16_224.safetensors")
     monkeypatch.chdir(tmp_path)
-    assert find(name).source == "local" and load(find(name)).model.embed_dim == 128
-    assert find("vit_tiny_patch16_224").source == "hub"
+    assert find_checkpoint(name).source == "local" and load(find_checkpoint(name)).model.embed_dim == 128
+    assert find_checkpoint("vit_tiny_patch16_224").source == "hub"
     with pytest.raises(CheckpointError):
-        find("vit_tiny_patch16_224.safetensors", trusted=False)
+        find_checkpoint("vit_tiny_patch16_224.safetensors", trusted=False)
 
 
 # ----- what does not fit is named
@@ -145,13 +145,13 @@ def test_a_missing_tensor_is_never_left_random(folder):
     del tensors["blocks.1.mlp.fc2.bias"]
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"blocks\.1\.mlp\.fc2\.bias \(128\) is missing from the file"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_a_tensor_too_many_is_named(folder):
     save_file(small().state_dict() | {"blocks.0.extra": torch.zeros(3)}, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"blocks\.0\.extra \(3\) of the file is not part of the model"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_position_embeddings_are_never_resampled_behind_the_users_back(folder):
@@ -160,7 +160,7 @@ def test_position_embeddings_are_never_resampled_behind_the_users_back(folder):
     with pytest.raises(
         CheckpointError, match=r"pos_embed is \(1, 65, 128\) in the file and \(1, 17, 128\) in the model"
     ):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
@@ -171,7 +171,7 @@ def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
             r"patch_embed\.proj\.weight is \(128, 3, 16, 16\) in the file and \(128, 3, 8, 8\) in the model"
         ),
     ):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
 def test_a_model_that_is_no_plain_vit_is_refused_before_anything_is_read(architecture, folder):
     (folder / "config.json").write_text(json.dumps({"architecture": architecture}))
     with pytest.raises(UnsupportedModel, match=f"{architecture} .*Choose a plain Vision Transformer"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 MALFORMED = [
@@ -198,7 +198,7 @@ MALFORMED = [
 def test_a_malformed_config_is_told(config, folder):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 @pytest.mark.parametrize("trained_at", [96, 224])
@@ -212,16 +212,16 @@ def test_the_size_that_a_short_config_tells_is_the_models_own(trained_at, tmp_pa
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     if trained_at == 96:
-        assert Inspector(load(find(str(tmp_path))), "cpu").trace(noise()).grid.patches == 36
+        assert Inspector(load(find_checkpoint(str(tmp_path))), "cpu").trace(noise()).grid.patches == 36
     else:
         with pytest.raises(
             CheckpointError, match=r"pos_embed is \(1, 197, 192\) in the file and \(1, 37, 192\) in the model"
         ):
-            load(find(str(tmp_path)))
+            load(find_checkpoint(str(tmp_path)))
 
 
 def test_fused_attention_switched_off_elsewhere_is_switched_on_here(folder, monkeypatch):
     """TIMM_FUSED_ATTN=0 is timm's documented way to export models."""
     monkeypatch.setattr(timm.layers.config, "_USE_FUSED_ATTN", 0)
     assert not timm.create_model("vit_tiny_patch16_224", pretrained=False, depth=1).blocks[0].attn.fused_attn
-    assert Inspector(load(find(str(folder))), "cpu").trace(noise()).logits.shape == (7,)
+    assert Inspector(load(find_checkpoint(str(folder))), "cpu").trace(noise()).logits.shape == (7,)

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
-from vitviz.engine.adapters.proposal import proposed
-from vitviz.engine.formats.mapping import NameMap, mapping_file, parsed, to_toml
+from vitviz.engine.adapters.proposal import propose_mapping
+from vitviz.engine.formats.mapping import NameMap, mapping_file, parse_mapping, to_toml
 from vitviz.errors import CheckpointError
 
 SAID = {"heads": 4, "mean": 0.5, "std": 0.5, "epsilon": 1e-5, "device": "cpu"}
@@ -47,7 +47,7 @@ def test_a_file_of_ones_own_names_is_read_by_what_is_proposed(tmp_path, attentio
 def test_what_is_proposed_becomes_a_file_and_is_assumed_no_more(tmp_path):
     model = perturbed(Scratch(Apart))
     path = kept(model, tmp_path)
-    mapping_file(path).write_text(to_toml(proposed(model.state_dict()).mapping))
+    mapping_file(path).write_text(to_toml(propose_mapping(model.state_dict()).mapping))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
         told = {"crop_pct": 1.0, "interpolation": "bicubic", "activation": "gelu", "pool": "class"}
@@ -58,7 +58,9 @@ def test_what_is_proposed_becomes_a_file_and_is_assumed_no_more(tmp_path):
 
 def test_what_tensors_do_not_tell_may_stand_in_the_file():
     said = {"heads": 3, "epsilon": 1e-5, "activation": "quick_gelu"}
-    found = parsed('[model]\nheads = 3\nepsilon = 1e-5\nactivation = "quick_gelu"\n', "mine.toml").given
+    found = parse_mapping(
+        '[model]\nheads = 3\nepsilon = 1e-5\nactivation = "quick_gelu"\n', "mine.toml"
+    ).given
     assert {name: getattr(found, name) for name in said} == said
 
 
@@ -68,7 +70,7 @@ def test_matrices_saved_the_other_way_round_are_turned(tmp_path):
         key: value.T.contiguous() if value.ndim == 2 and "encoder" in key else value
         for key, value in model.state_dict().items()
     }
-    found = proposed(tensors).mapping
+    found = propose_mapping(tensors).mapping
     assert len(found.transpose) == 2  # both of the MLP: their biases tell; square ones tell nothing
     save_file(tensors, tmp_path / "mine.safetensors")
     square = "".join(
@@ -85,7 +87,7 @@ def test_a_mapping_says_what_tensors_do_not(tmp_path):
     with pytest.raises(CheckpointError, match="patch_order"):
         vitviz.load(path, **SAID)
     lines = '[model]\nheads = 4\nepsilon = 1e-5\npatch_order = "row col channel"\n'
-    (tmp_path / "mine.toml").write_text(to_toml(proposed(model.state_dict()).mapping) + "\n" + lines)
+    (tmp_path / "mine.toml").write_text(to_toml(propose_mapping(model.state_dict()).mapping) + "\n" + lines)
     same(vitviz.load(path, mean=0.5, std=0.5, device="cpu"), model)
 
 
@@ -94,7 +96,7 @@ def test_names_that_tell_nothing_are_asked_for(tmp_path):
         key.replace("wq", "a").replace("wk", "b").replace("wv", "c"): value
         for key, value in Scratch(Apart).state_dict().items()
     }
-    found = proposed(tensors)
+    found = propose_mapping(tensors)
     assert not found.complete and any(".a.weight (48, 48)" in one for one in found.open)
     save_file(tensors, tmp_path / "mine.safetensors")
     with pytest.raises(CheckpointError, match=r"(?s)attention\.a\.weight.*mine\.toml.*\[names\]"):
@@ -118,7 +120,7 @@ def test_a_patch_embedding_called_as_timms_does_not_hide_that_a_mapping_helps(tm
 
 def test_the_text_of_a_mapping_is_read_as_it_was_written():
     mapping = NameMap({'a".*': "b.*"}, {"c": ("d", "e")}, ("f",), ("g",), {"heads": 3, "epsilon": 1e-5})
-    again = parsed(to_toml(mapping), "x.toml")
+    again = parse_mapping(to_toml(mapping), "x.toml")
     assert again.names == mapping.names and again.model == mapping.model
     assert {key: tuple(value) for key, value in again.stack.items()} == mapping.stack
 
@@ -177,11 +179,11 @@ def test_tokens_and_positions_may_be_called_as_timms(tmp_path):
 )
 def test_a_name_that_is_no_pattern_is_refused_with_what_may_stand_in_one(line, name):
     with pytest.raises(CheckpointError, match="at most 6 of {layer}, {head} and"):
-        parsed(line.replace("{}", name), "mine.toml")
+        parse_mapping(line.replace("{}", name), "mine.toml")
 
 
 def test_a_placeholder_that_stands_twice_stands_for_the_same():
-    mapping = parsed('[names]\n"{layer}.a{layer}" = "blocks.{layer}.norm1.weight"\n', "mine.toml")
+    mapping = parse_mapping('[names]\n"{layer}.a{layer}" = "blocks.{layer}.norm1.weight"\n', "mine.toml")
     one = torch.ones(3)
     assert "blocks.2.norm1.weight" in mapping.translated({"2.a2": one}, "mine")
     with pytest.raises(CheckpointError, match="does not name it"):

@@ -6,14 +6,14 @@ import torch
 
 from tests.engine.small import perturbed, same, saved, small
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 
 def test_misfits_name_the_first_three_with_both_shapes(tmp_path):
     path = saved(small(), tmp_path / "some.safetensors")
     with pytest.raises(CheckpointError) as error:
-        load(find(str(path), architecture="deit_small_patch16_224"))
+        load(find_checkpoint(str(path), architecture="deit_small_patch16_224"))
     text = str(error.value)
     assert (
         "cls_token is (1, 1, 128) in the file and (1, 1, 384) in the model" in text
@@ -30,13 +30,13 @@ def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_pa
         CheckpointError,
         match=r"patch_embed\.proj\.weight is \(192, 3, 8, 8\) in the file and \(192, 3, 16, 16\)",
     ):
-        load(find(str(path), architecture="deit_tiny_patch16_224"))
+        load(find_checkpoint(str(path), architecture="deit_tiny_patch16_224"))
 
 
 def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_path):
     model = perturbed(timm.create_model("deit_tiny_patch16_224", num_classes=10, img_size=64))
     path = saved(model, tmp_path / "pets.safetensors")
-    loaded = load(find(str(path), architecture="deit_tiny_patch16_224"))
+    loaded = load(find_checkpoint(str(path), architecture="deit_tiny_patch16_224"))
     same(loaded, model, size=64, tolerance=0)
     assert torch.equal(loaded.model.pos_embed, model.pos_embed) and loaded.preprocessing.size == (64, 64)
     assert (
@@ -51,7 +51,7 @@ def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_
 def test_fine_tuned_file_that_pools_otherwise_keeps_its_pooling(tmp_path):
     model = perturbed(timm.create_model("vit_tiny_patch16_224", num_classes=10, global_pool="avg", depth=12))
     path = saved(model, tmp_path / "pets.safetensors")
-    loaded = load(find(str(path), architecture="vit_tiny_patch16_224"))
+    loaded = load(find_checkpoint(str(path), architecture="vit_tiny_patch16_224"))
     same(loaded, model, size=224, tolerance=0)
     assert loaded.model.global_pool == "avg" and "pooling avg" in loaded.checkpoint.note
 
@@ -59,4 +59,4 @@ def test_fine_tuned_file_that_pools_otherwise_keeps_its_pooling(tmp_path):
 def test_a_config_of_one_channel_is_refused(tmp_path):
     path = saved(small(in_chans=1), tmp_path / "digits.safetensors")
     with pytest.raises(CheckpointError, match="1 channel"):
-        load(find(str(path)))
+        load(find_checkpoint(str(path)))

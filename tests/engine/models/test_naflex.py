@@ -10,8 +10,8 @@ from tests.engine.looking import inspect, noise, perturbed
 from tests.engine.small import same, saved
 from tests.tiers import sweep
 from vitviz.engine.adapters.load import load
-from vitviz.engine.formats.naflex import at_one_size
-from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.formats.naflex import to_plain_vit
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.inspector import Inspector
@@ -36,7 +36,7 @@ SHALLOW = {"depth": 2}
 def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_path):
     theirs = perturbed(name, **SHALLOW, **options)
     timm.models.save_for_hf(theirs, tmp_path, model_args=SHALLOW | options)
-    loaded = load(find(str(tmp_path)))
+    loaded = load(find_checkpoint(str(tmp_path)))
     inspector = Inspector(loaded, "cpu")
     for size in (None, (96, 160)):
         trace = inspector.trace(noise(), size=size)  # with the check that the attention is the model's own
@@ -53,7 +53,7 @@ def test_a_naflex_folder_answers_at_any_size_as_timm_does(name, options, tmp_pat
 
 def test_the_variants_of_other_sizes_share_all_weights_but_the_table():
     model = perturbed("naflexvit_base_patch16_gap", **SHALLOW)
-    inspector = inspect(at_one_size(model, (64, 64), "mine"))
+    inspector = inspect(to_plain_vit(model, (64, 64), "mine"))
     variant = inspector.placed.at((32, 96))
     own = dict(inspector.model.named_parameters())
     assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == [
@@ -63,7 +63,7 @@ def test_the_variants_of_other_sizes_share_all_weights_but_the_table():
 
 
 def test_a_table_in_half_precision_stays_so():
-    model = at_one_size(perturbed("naflexvit_base_patch16_gap", **SHALLOW), (64, 64), "mine").to(
+    model = to_plain_vit(perturbed("naflexvit_base_patch16_gap", **SHALLOW), (64, 64), "mine").to(
         torch.bfloat16
     )
     model.set_input_size((32, 96))
@@ -77,7 +77,7 @@ def test_a_file_of_a_named_naflex_architecture_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
         timm, "create_model", partial(timm.create_model, **SHALLOW)
     )  # the registered one has 12 blocks
-    loaded = load(find(str(path), architecture="naflexvit_base_patch16_gap"))
+    loaded = load(find_checkpoint(str(path), architecture="naflexvit_base_patch16_gap"))
     same(loaded, theirs, size=384, tolerance=1e-4)
     assert loaded.preprocessing.size == (384, 384) and "classes 4" in loaded.checkpoint.note
     assert Inspector(loaded, "cpu").grid().rows == 24
@@ -92,9 +92,9 @@ def test_the_hubs_naflex_models_are_listed(tmp_path):
 def test_what_a_plain_vit_does_not_have_is_refused_with_the_reason(change):
     model = timm.create_model("naflexvit_base_patch16_gap", **SHALLOW, **change)
     with pytest.raises(UnsupportedModel, match="mine is a NaFlex model with rotary positions or a norm"):
-        at_one_size(model, (64, 64), "mine")
+        to_plain_vit(model, (64, 64), "mine")
 
 
 def test_other_models_are_left_as_they_are():
     model = timm.create_model("vit_tiny_patch16_224", depth=1)
-    assert at_one_size(model, (64, 64), "mine") is model
+    assert to_plain_vit(model, (64, 64), "mine") is model

@@ -12,7 +12,7 @@ from tests.engine.looking import SHAPES, picture
 from tests.engine.small import perturbed
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.processors import data_config
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.images.preprocess import Preprocessing, prepare
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, ImageError
@@ -83,7 +83,7 @@ def told(folder, fields):
 @pytest.mark.parametrize("fields", FIELDS.values(), ids=FIELDS)
 def test_a_folder_answers_as_its_image_processor_and_model_do(fields, vit):
     folder, model = vit
-    processor, inspector = told(folder, fields), Inspector(load(find(str(folder))), "cpu")
+    processor, inspector = told(folder, fields), Inspector(load(find_checkpoint(str(folder))), "cpu")
     for shape in SHAPES:
         theirs = processor(picture(*shape), return_tensors="pt")["pixel_values"].float()
         prepared, size = inspector.forward.prepare(picture(*shape), None)
@@ -155,7 +155,7 @@ def test_a_nested_processor_comes_before_preprocessor_config(vit):
     nested.write_text(json.dumps({"image_processor": {"size": 28, "image_mean": 0.2}}))
     try:
         theirs = hf.AutoImageProcessor.from_pretrained(folder).image_mean
-        assert theirs == load(find(str(folder))).preprocessing.mean[0] == 0.2
+        assert theirs == load(find_checkpoint(str(folder))).preprocessing.mean[0] == 0.2
     finally:
         nested.unlink()
 
@@ -181,7 +181,7 @@ def test_padding_lies_on_the_right_and_below_in_the_mean_colour():
 def test_another_size_scales_every_step(vit):
     folder, _ = vit
     told(folder, FIELDS["cropped"])
-    preprocessing = load(find(str(folder))).preprocessing
+    preprocessing = load(find_checkpoint(str(folder))).preprocessing
     for size in ((56, 56), (14, 28)):
         larger = {"size": {"shortest_edge": 66}, "do_center_crop": True, "crop_size": 56}
         ours = prepare(picture(481, 321), preprocessing.with_size(size)).tensor

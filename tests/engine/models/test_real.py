@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from tests.engine.small import saved, small
 from vitviz.engine.adapters.load import load, require_real
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", "norm.bias"]
@@ -24,7 +24,7 @@ def test_weights_that_are_not_real_are_refused(tmp_path, name, dtype):
         CheckpointError,
         match=rf"some\S* holds {name} as {str(dtype).removeprefix('torch.')} numbers.*floating point",
     ):
-        load(find(str(tmp_path / "some.safetensors")))
+        load(find_checkpoint(str(tmp_path / "some.safetensors")))
 
 
 def test_all_of_them_are_counted(tmp_path):
@@ -32,7 +32,7 @@ def test_all_of_them_are_counted(tmp_path):
         {key: value.to(torch.int16) for key, value in small().state_dict().items()}, tmp_path / "some.pth"
     )
     with pytest.raises(CheckpointError, match=r"\(and \d+ more\) as int16"):
-        load(find(str(tmp_path / "some.pth")))
+        load(find_checkpoint(str(tmp_path / "some.pth")))
 
 
 def test_half_precision_and_tables_of_indices_are_read(tmp_path):
@@ -43,5 +43,5 @@ def test_half_precision_and_tables_of_indices_are_read(tmp_path):
     require_real(tensors, "BEiT")
     with pytest.raises(CheckpointError, match="as complex64 numbers"):
         require_real({"some.index": torch.zeros(3, dtype=torch.complex64)}, "Some")
-    loaded = load(find(str(saved(small().half(), tmp_path / "half.safetensors"))))
+    loaded = load(find_checkpoint(str(saved(small().half(), tmp_path / "half.safetensors"))))
     assert all(parameter.dtype == torch.float32 for parameter in loaded.model.parameters())

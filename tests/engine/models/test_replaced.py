@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import vitviz.server.services.analysis_service as studios
 from tests.engine.models.hostile import valid, weights
 from tests.engine.models.hub_server import ROOT
-from vitviz.engine import load, unchanged
+from vitviz.engine import files_unchanged, load
 from vitviz.errors import CheckpointError, OutOfMemory
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
@@ -36,11 +36,11 @@ def put(folder, seed):
 
 def test_other_weights_in_the_same_place_are_noticed_and_the_same_ones_are_not(folder):
     checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
-    assert unchanged(checkpoint)
+    assert files_unchanged(checkpoint)
     put(folder, 0)  # written anew, but the same
-    assert unchanged(checkpoint)
+    assert files_unchanged(checkpoint)
     put(folder, 1)
-    assert not unchanged(checkpoint)
+    assert not files_unchanged(checkpoint)
     assert load(str(folder / "mine"), device="cpu").checkpoint.identity != checkpoint.identity
 
 
@@ -48,13 +48,13 @@ def test_a_config_belongs_to_the_weights(folder):
     checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
     config = folder / "mine" / "config.json"
     config.write_text(config.read_text().replace("0.5", "0.4"))
-    assert not unchanged(checkpoint)
+    assert not files_unchanged(checkpoint)
 
 
 def test_weights_that_were_taken_away_stay_what_they_were(folder):
     checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
     (folder / "mine" / "model.safetensors").unlink()
-    assert unchanged(checkpoint)
+    assert files_unchanged(checkpoint)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def service(folder):
 
 
 def test_the_page_shows_the_new_weights_and_says_so(service, folder):
-    from vitviz.server.page.facts import answer
+    from vitviz.server.page.facts import prediction_facts
 
     picture = service.pictures.sample("chelsea")
     old = service.look(picture, "mine")
@@ -74,7 +74,7 @@ def test_the_page_shows_the_new_weights_and_says_so(service, folder):
     assert new != old and abs(service.subject(new).trace.logits - logits).max() > 0.01
     expected = load(str(folder / "mine"), device="cpu").trace(service.pictures.opened(picture)).logits
     assert abs(service.subject(new).trace.logits - expected).max() < 1e-5
-    said = [note["text"] for note in answer(service.subject(new))["notes"]]
+    said = [note["text"] for note in prediction_facts(service.subject(new))["notes"]]
     assert (
         "The checkpoint’s files changed while the server was running. The page now uses the new weights."
     ) in said
@@ -135,14 +135,14 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
 def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
     from vitviz.engine.adapters import load as loading
 
-    own = loading.read
+    own = loading.read_tensors
 
     def read(path, *chosen):
         found = own(path, *chosen)
         put(folder, 1)
         return found
 
-    monkeypatch.setattr(loading, "read", read)
+    monkeypatch.setattr(loading, "read_tensors", read)
     with pytest.raises(
         CheckpointError, match="mine was overwritten while it was read, and nothing was loaded. Wait"
     ):
@@ -184,7 +184,7 @@ def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
 
 def test_a_pipe_in_the_folder_is_no_checkpoint(service, folder):
     os.mkfifo(folder / "endless.safetensors")
-    names = [one.name for one in service.checkpoints.offered()]  # which ends
+    names = [one.name for one in service.checkpoints.selectable()]  # which ends
     assert "endless.safetensors" not in names
 
 

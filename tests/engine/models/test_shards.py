@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from tests.engine.small import perturbed, same, saved, small
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.folder import shards
-from vitviz.engine.formats.weights import bytes_held, shapes
-from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.formats.weights import bytes_held, read_shapes
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
 from vitviz.errors import CheckpointError
 
 INDEX = {True: "model.safetensors.index.json", False: "pytorch_model.bin.index.json"}
@@ -55,7 +55,11 @@ def test_shards_are_read_as_one_file(safe, asked, tmp_path):
     sharded(tmp_path, model, safe)
     if asked == "without config":
         (tmp_path / "config.json").unlink()
-    same(load(find(str(tmp_path / INDEX[safe] if asked == "index" else tmp_path))), model, tolerance=0)
+    same(
+        load(find_checkpoint(str(tmp_path / INDEX[safe] if asked == "index" else tmp_path))),
+        model,
+        tolerance=0,
+    )
 
 
 @pytest.mark.parametrize("safe", [True, False])
@@ -79,7 +83,9 @@ def test_transformers_own_shards_give_transformers_logits(safe, tmp_path):
     pixels = torch.randn(2, 3, 28, 28, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         again = hf.ViTForImageClassification.from_pretrained(tmp_path)(pixels).logits
-        torch.testing.assert_close(load(find(str(tmp_path))).model(pixels), again, atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            load(find_checkpoint(str(tmp_path))).model(pixels), again, atol=1e-4, rtol=0
+        )
 
 
 def test_it_is_listed_once_with_its_parameters(folder):
@@ -87,15 +93,15 @@ def test_it_is_listed_once_with_its_parameters(folder):
     assert [(one.name, one.parameters) for one in listed] == [
         ("mine", sum(value.numel() for value in small().state_dict().values()))
     ]
-    assert find("mine", folder.parent, trusted=False) == listed[0]
+    assert find_checkpoint("mine", folder.parent, trusted=False) == listed[0]
 
 
 def test_size_and_shapes_are_those_of_all_shards(folder):
     index = folder / INDEX[True]
-    assert shapes(index) == {name: tuple(value.shape) for name, value in small().state_dict().items()}
+    assert read_shapes(index) == {name: tuple(value.shape) for name, value in small().state_dict().items()}
     assert bytes_held(index) == sum(path.stat().st_size for path in folder.iterdir() if "-of-" in path.name)
     one = saved(small(), folder / "one.safetensors")
-    assert bytes_held(one) == one.stat().st_size > 4 * sum(map(prod, shapes(one).values()))
+    assert bytes_held(one) == one.stat().st_size > 4 * sum(map(prod, read_shapes(one).values()))
 
 
 def test_one_whole_file_comes_before_an_index(folder):
@@ -103,7 +109,7 @@ def test_one_whole_file_comes_before_an_index(folder):
     with torch.no_grad():
         other.head.bias.add_(1)
     saved(other, folder / "model.safetensors")
-    same(load(find(str(folder))), other, tolerance=0)
+    same(load(find_checkpoint(str(folder))), other, tolerance=0)
 
 
 def test_missing_shards_are_named(folder):
@@ -112,10 +118,10 @@ def test_missing_shards_are_named(folder):
     with pytest.raises(
         CheckpointError, match=rf"{second.name} of \d shards is missing from mine/\. Download"
     ):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
     first.unlink()
     with pytest.raises(CheckpointError, match=rf"{first.name} and 1 more of \d shards are missing"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
     assert [one.parameters for one in checkpoints(folder.parent) if one.source == "local"] == [None]
 
 
@@ -136,7 +142,7 @@ def test_a_shard_that_is_not_what_the_index_says_is_named(damage, folder):
         "too many": "blocks.9.norm1.bias is in it, but not in the",
     }
     with pytest.raises(CheckpointError, match=rf"{shard.name} .*{reason[damage]}"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 OUTSIDE = [
@@ -156,14 +162,14 @@ def test_an_index_cannot_lead_out_of_its_folder(name, folder):
         CheckpointError,
         match="which was not opened: expected are names of .safetensors files in its own folder",
     ):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_an_index_of_safetensors_cannot_lead_to_a_pickle(folder):
     (folder / "evil.bin").write_bytes(b"")
     rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": "evil.bin"}))
     with pytest.raises(CheckpointError, match="leads to 'evil.bin', which was not opened"):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
@@ -173,7 +179,7 @@ def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
     with pytest.raises(
         CheckpointError, match=rf"mine/{shard.name} was not opened: it is a link out of its folder"
     ):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
 
 
 def test_a_folder_all_of_links_into_one_other_is_read_as_the_hubs_cache_is(folder):
@@ -181,7 +187,7 @@ def test_a_folder_all_of_links_into_one_other_is_read_as_the_hubs_cache_is(folde
     snapshot.mkdir()
     for path in folder.iterdir():
         (snapshot / path.name).symlink_to(path)
-    same(load(find(str(snapshot))), load(find(str(folder))).model, tolerance=0)
+    same(load(find_checkpoint(str(snapshot))), load(find_checkpoint(str(folder))).model, tolerance=0)
 
 
 class Hostile:
@@ -199,7 +205,7 @@ def test_a_shard_that_wants_to_run_code_is_refused_and_nothing_runs(tmp_path):
     with pytest.raises(
         CheckpointError, match=rf"{shard.name} was not opened: it is a pickle that asks to run code"
     ):
-        load(find(str(tmp_path / "mine")))
+        load(find_checkpoint(str(tmp_path / "mine")))
     assert not marker.exists()
     pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
     assert marker.exists()
@@ -213,5 +219,5 @@ def test_an_index_that_cannot_be_read_is_told_and_does_not_break_the_list(conten
     with pytest.raises(
         CheckpointError, match="mine/model.safetensors.index.json (is not|holds a|has no weight_map)"
     ):
-        load(find(str(folder)))
+        load(find_checkpoint(str(folder)))
     assert "mine" in [one.name for one in checkpoints(folder.parent)]

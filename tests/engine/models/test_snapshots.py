@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from vitviz.engine.hub.catalogue import find
-from vitviz.engine.hub.snapshots import Snapshot, frames
+from vitviz.engine.hub.catalogue import find_checkpoint
+from vitviz.engine.hub.snapshots import Snapshot, all_snapshots
 
 ROOT = Path(__file__).parents[3]
 TABLE = """file,weights,step,epoch,seconds,train_loss,val_loss,val_top1,val_top5
@@ -46,22 +46,28 @@ def test_frames_come_first_step_first_and_the_finished_model_last(weights):
 
 
 def test_a_frame_knows_its_film_and_loads_its_own_weights(weights):
-    assert frames(find("mine@300", weights)) == frames(find("mine", weights))
+    assert all_snapshots(find_checkpoint("mine@300", weights)) == all_snapshots(
+        find_checkpoint("mine", weights)
+    )
     start, finished = (vitviz.load(name, folder=weights).model.pos_embed for name in ("mine@0", "mine"))
     assert not start.any() and finished.any()
 
 
 def test_a_film_without_a_table_still_has_its_steps(weights):
     (weights / "mine" / "film.csv").unlink()
-    assert frames(find("mine", weights)) == [
+    assert all_snapshots(find_checkpoint("mine", weights)) == [
         Snapshot("mine@0", 0),
         Snapshot("mine@300", 300),
         Snapshot("mine", None),
     ]
     (weights / "mine" / "film.csv").write_bytes(b"\xff\xfe\x00file,\x00")
-    assert [frame.step for frame in frames(find("mine", weights))] == [0, 300, None]
+    assert [frame.step for frame in all_snapshots(find_checkpoint("mine", weights))] == [0, 300, None]
 
 
 def test_no_film_no_frames(weights):
     shutil.rmtree(weights / "mine" / "snapshots")
-    assert frames(find("mine", weights)) == [] == vitviz.training_snapshots("deit_tiny_patch16_224")
+    assert (
+        all_snapshots(find_checkpoint("mine", weights))
+        == []
+        == vitviz.training_snapshots("deit_tiny_patch16_224")
+    )

@@ -8,7 +8,7 @@ from tests.engine.looking import noise
 from tests.engine.small import perturbed
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats import dino
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.inspector import Inspector
 
 hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
@@ -53,7 +53,7 @@ def test_a_saved_folder_gives_the_outputs_of_transformers(kind, tmp_path):
     build, output = MODELS[kind]
     model = perturbed(build())
     model.save_pretrained(tmp_path)
-    loaded = load(find(str(tmp_path)))
+    loaded = load(find_checkpoint(str(tmp_path)))
     pixels = torch.randn(2, 3, *loaded.preprocessing.size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         if kind.endswith("both"):
@@ -90,7 +90,7 @@ def test_registers_and_gates_of_dinov2_give_the_outputs_of_timm(gated, tmp_path)
         "vit_tiny_patch16_224", img_size=28, patch_size=7, embed_dim=128, num_heads=2, depth=2, num_classes=0,
         reg_tokens=4, no_embed_class=True, init_values=0.1, **args))  # fmt: skip
     torch.save(dinov2(model), tmp_path / "dinov2.pth")
-    loaded, pixels = load(find(str(tmp_path / "dinov2.pth"))), torch.randn(2, 3, 28, 28)
+    loaded, pixels = load(find_checkpoint(str(tmp_path / "dinov2.pth"))), torch.randn(2, 3, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(loaded.model(pixels), model(pixels), atol=1e-5, rtol=0)
 
@@ -102,9 +102,9 @@ def test_a_published_dinov2_is_recognised_by_its_sizes(name):
     with torch.device("meta"):
         model = timm.create_model(name)
         state = dinov2(model) if "reg4" in name else model.state_dict() | {"mask_token": torch.zeros(1, 768)}
-    assert dino.published(state) == name
+    assert dino.published_name(state) == name
     v3 = {"storage_tokens": 0, "mask_token": torch.ones(1, 1), "blocks.0.mlp.w1.weight": 0}
     v3 |= {f"blocks.{layer}.norm1.weight": 0 for layer in range(12)}
     v3 |= {"patch_embed.proj.weight": torch.ones(384, 3, 16, 16), "blocks.0.attn.qkv.bias": 0}
-    assert dino.published(v3) == "vit_small_plus_patch16_dinov3_qkvb"
-    assert dino.published({**state, "mask_token": torch.zeros(1, 1, 1)}) is None  # MAE's
+    assert dino.published_name(v3) == "vit_small_plus_patch16_dinov3_qkvb"
+    assert dino.published_name({**state, "mask_token": torch.zeros(1, 1, 1)}) is None  # MAE's

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from tests.engine.small import same, small
 from vitviz.engine.adapters.load import load
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 
@@ -66,7 +66,7 @@ def test_a_training_file_gives_the_outputs_of_its_model(kind, tmp_path):
         other.norm.weight.mul_(-1)
     content, note = FILES[kind]
     torch.save(content(model.state_dict(), other.state_dict()), tmp_path / "last.ckpt")
-    loaded = load(find(str(tmp_path / "last.ckpt")))
+    loaded = load(find_checkpoint(str(tmp_path / "last.ckpt")))
     same(loaded, model)
     assert note in loaded.checkpoint.note
 
@@ -80,7 +80,7 @@ def test_objects_beside_the_weights_are_never_imported(tmp_path, monkeypatch):
     model = small()
     torch.save({"state_dict": model.state_dict(), "hyper_parameters": config}, tmp_path / "a.ckpt")
     monkeypatch.delitem(sys.modules, "omegaconf")
-    same(load(find(str(tmp_path / "a.ckpt"))), model)
+    same(load(find_checkpoint(str(tmp_path / "a.ckpt"))), model)
     assert "omegaconf" not in sys.modules
 
 
@@ -127,5 +127,5 @@ def in_safetensors(content):
 def test_a_file_that_is_no_vit_is_named_with_what_to_do(name, write, found, advice, tmp_path):
     write(tmp_path / name)
     with pytest.raises(CheckpointError, match=rf"{found}(.|\n)*{advice}") as raised:
-        load(find(str(tmp_path / name)))
+        load(find_checkpoint(str(tmp_path / name)))
     assert len(re.findall(r"[.?!]( |$)", str(raised.value))) <= 3

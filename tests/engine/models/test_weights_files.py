@@ -16,8 +16,8 @@ from tests.engine.small import same, saved, small
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
 from vitviz.engine.adapters.load import load
-from vitviz.engine.formats.weights import read
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.formats.weights import read_tensors
+from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.images.opening import open_image
 from vitviz.errors import CheckpointError
 
@@ -50,7 +50,7 @@ WRAPPED = {
 def test_wrappers_and_prefixes_are_taken_off(kind, tmp_path):
     model = small()
     torch.save(WRAPPED[kind](model.state_dict()), tmp_path / "weights.pth")
-    loaded = load(find(str(tmp_path / "weights.pth")))
+    loaded = load(find_checkpoint(str(tmp_path / "weights.pth")))
     same(loaded, model)
     assert ("EMA" in loaded.checkpoint.note) == ("ema" in kind.lower()) and (
         "training" in loaded.checkpoint.note
@@ -87,12 +87,14 @@ def test_of_two_sets_of_weights_one_is_shown_and_the_other_named(kind, tmp_path)
     same(chosen, other)
     assert "weights" not in [one.name for one in chosen.checkpoint.assumed]
     picture = open_image(vitviz.sample_image("coffee"))
-    answers = {text: found for _, text, found in choices.outcomes(shown, picture, (asked,), (32, 32))}
+    answers = {
+        text: found for _, text, found in choices.predictions_by_choice(shown, picture, (asked,), (32, 32))
+    }
     for one, inspector in ((first, shown), (second, chosen)):
         trace = inspector.trace(picture) if one == first else vitviz.load(
             tmp_path / "weights.pth", weights=second, device="cpu").trace(picture)  # fmt: skip
         assert answers[f"weights={one}"] == pytest.approx(trace.top(1)[0])
-    sidecar_config.keep(chosen.checkpoint, chosen.model, chosen.preprocessing)
+    sidecar_config.write_config(chosen.checkpoint, chosen.model, chosen.preprocessing)
     same(vitviz.load(tmp_path / "weights.pth", device="cpu"), other)
 
 
@@ -134,7 +136,7 @@ def test_a_pickle_that_wants_to_run_code_is_refused_and_nothing_runs(write, name
     marker = tmp_path / "it-ran"
     write(tmp_path / name, Hostile(marker))
     with pytest.raises(CheckpointError, match="run code"):
-        load(find(str(tmp_path / name)))
+        load(find_checkpoint(str(tmp_path / name)))
     assert not marker.exists()
     pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
     assert marker.exists()
@@ -145,19 +147,19 @@ def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
     save_file(
         {"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors"
     )
-    tensors = read(tmp_path / "a.safetensors").tensors
+    tensors = read_tensors(tmp_path / "a.safetensors").tensors
     assert (tensors["a"].dtype, tensors["i"].dtype) == (torch.float32, torch.int64)
 
 
 def test_a_whole_pickled_model_is_refused_with_what_to_do(tmp_path):
     torch.save(small(), tmp_path / "whole.pth")
     with pytest.raises(CheckpointError, match=r"timm\..*state_dict"):
-        load(find(str(tmp_path / "whole.pth")))
+        load(find_checkpoint(str(tmp_path / "whole.pth")))
 
 
 def test_namespace_is_let_in_only_while_a_file_is_read(tmp_path):
     torch.save({"model": small().state_dict(), "args": argparse.Namespace()}, tmp_path / "a.pth")
-    load(find(str(tmp_path / "a.pth")))
+    load(find_checkpoint(str(tmp_path / "a.pth")))
     assert argparse.Namespace not in torch.serialization.get_safe_globals()
 
 
@@ -178,13 +180,13 @@ def test_damaged_files_are_named(name, content, tmp_path):
     }[content]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(CheckpointError, match=name):
-        load(find(str(tmp_path / name)))
+        load(find_checkpoint(str(tmp_path / name)))
 
 
 def test_a_pickle_without_tensors_is_named(tmp_path):
     torch.save({"model": [1, 2]}, tmp_path / "a.pth")
     with pytest.raises(CheckpointError, match="no named tensors"):
-        load(find(str(tmp_path / "a.pth")))
+        load(find_checkpoint(str(tmp_path / "a.pth")))
 
 
 def test_files_read_at_the_same_time_do_not_accuse_each_other(tmp_path):
@@ -192,5 +194,5 @@ def test_files_read_at_the_same_time_do_not_accuse_each_other(tmp_path):
     path = tmp_path / "harmless.pth"
     torch.save({"model": {"weight": torch.ones(2)}, "args": argparse.Namespace(lr=0.1)}, path)
     with ThreadPoolExecutor(4) as readers:
-        for tensors, *_ in readers.map(read, [path] * 300):
+        for tensors, *_ in readers.map(read_tensors, [path] * 300):
             assert list(tensors) == ["weight"]

@@ -39,7 +39,7 @@ OnStep = Callable[[int, int], None]  # number of sets done, and their total
 _SETS = 64  # sets per request
 
 
-def _answered(
+def _compute_logits(
     sets: Iterable[tuple[int, ...]], answers: LogitsOf, told: OnStep | None
 ) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
     """Return the logits of sets of patches, each computed once, the largest first."""
@@ -54,7 +54,7 @@ def _answered(
     return found
 
 
-def scored(
+def compute_scores(
     logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int | None,
     head_type: HeadType = "softmax",
 ) -> dict[str, Float[Tensor, " set"]]:  # fmt: skip
@@ -63,7 +63,7 @@ def scored(
     For a rather than b the logit is the difference, and the probability is that of a among the two. `answer`
     is the prediction as `predictions_of` counts. A head of values has only the logit, which is the value.
 
-    >>> found = scored(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
+    >>> found = compute_scores(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
     >>> found["logit"].tolist(), round(found["probability"][0].item(), 3)
     ([1.0, 0.0], 0.731)
     """
@@ -75,10 +75,10 @@ def scored(
     return {"kept": kept, "probability": share, "logit": logit}
 
 
-def orders_of(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[Int[Tensor, " patch"]]:
+def removal_orders(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[Int[Tensor, " patch"]]:
     """Return patches by value, the largest first: one order, or `draws` orders if values are equal.
 
-    >>> [order.tolist() for order in orders_of(torch.tensor([0.1, 3.0, 0.2]), seed=0, draws=4)]
+    >>> [order.tolist() for order in removal_orders(torch.tensor([0.1, 3.0, 0.2]), seed=0, draws=4)]
     [[1, 2, 0]]
     """
     values = values.flatten().double()
@@ -105,13 +105,13 @@ def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> f
 
 
 @lru_cache(maxsize=256)
-def beyond(tail: float, freedom: int) -> float:
+def t_quantile(tail: float, freedom: int) -> float:
     """Return the value that Student's t exceeds with a probability: the one-sided quantile.
 
     The result is infinite without degrees of freedom. (With t = sqrt(freedom) tan a, a's density is as
     cos(a)^(freedom - 1) from -90 to 90 degrees.)
 
-    >>> [round(beyond(0.05, freedom), 2) for freedom in (1, 4, 19)]
+    >>> [round(t_quantile(0.05, freedom), 2) for freedom in (1, 4, 19)]
     [6.31, 2.13, 1.73]
     """
     if freedom < 1:
@@ -122,10 +122,10 @@ def beyond(tail: float, freedom: int) -> float:
     return float(freedom**0.5 * np.tan(np.interp(1 - 2 * tail, below / below[-1], angles)))
 
 
-def of_all(methods: int, tail: float = 0.05) -> float:
+def sidak_level(methods: int, tail: float = 0.05) -> float:
     """Return the significance level of each of several tests for a family-wise level `tail` (Sidak 1967).
 
-    >>> round(1 - (1 - of_all(12)) ** 12, 6)
+    >>> round(1 - (1 - sidak_level(12)) ** 12, 6)
     0.05
     """
     return 1 - (1 - tail) ** (1 / max(1, methods))
@@ -156,7 +156,7 @@ class RemovalCurves:
         return least - most
 
 
-def mean_of(several: Sequence[RemovalCurves]) -> RemovalCurves:
+def mean_curves(several: Sequence[RemovalCurves]) -> RemovalCurves:
     def mean(side: str) -> dict[str, Tensor]:
         each = {score: [getattr(one, side)[score] for one in several] for score in several[0].most}
         return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
@@ -164,7 +164,7 @@ def mean_of(several: Sequence[RemovalCurves]) -> RemovalCurves:
     return RemovalCurves(mean("most"), mean("least"), sum(one.saco for one in several) / len(several))
 
 
-def curves_of(
+def removal_curves(
     maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: LogitsOf, classes: tuple[int, ...],
     answer: int | None, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
     told: OnStep | None = None, head_type: HeadType = "softmax",
@@ -176,7 +176,10 @@ def curves_of(
     """
     plans, sets = {}, []
     for name, values in maps.items():
-        orders, counts = orders_of(values, seed, draws), [round(share * values.numel()) for share in shares]
+        orders, counts = (
+            removal_orders(values, seed, draws),
+            [round(share * values.numel()) for share in shares],
+        )
         sides = [
             (_keys(order[n:] for n in counts), _keys(order[: len(order) - n] for n in counts))
             for order in orders  # remaining patches, with the most and the least relevant removed first
@@ -184,17 +187,17 @@ def curves_of(
         salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
         sets += chain(*chain(*sides), without)
         plans[name] = sides, salience, without
-    answered, found = _answered(sets, answers, told), {}
+    answered, found = _compute_logits(sets, answers, told), {}
 
     def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
-        return scored(torch.stack([answered[key] for key in keys]), classes, answer, head_type)
+        return compute_scores(torch.stack([answered[key] for key in keys]), classes, answer, head_type)
 
     for name, (sides, salience, without) in plans.items():
         agreement = float("nan")
         if without:
             watched = scores(without)[require_score(None, head_type, "")]
             agreement = saco(salience, watched[-1] - watched[:-1])
-        found[name] = mean_of([RemovalCurves(*map(scores, one), agreement) for one in sides])
+        found[name] = mean_curves([RemovalCurves(*map(scores, one), agreement) for one in sides])
     return found, len(answered)
 
 

@@ -16,9 +16,16 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from vitviz.analyses.faithfulness.curves import GROUPS, RemovalCurves, beyond, curves_of, mean_of, of_all
+from vitviz.analyses.faithfulness.curves import (
+    GROUPS,
+    RemovalCurves,
+    mean_curves,
+    removal_curves,
+    sidak_level,
+    t_quantile,
+)
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, checked_steps, relevance_of
+from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, checked_steps, saliency_map
 from vitviz.analyses.target import classes_of
 from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
 from vitviz.traces.display import NotebookChart, NotebookTable
@@ -104,8 +111,8 @@ class Faithfulness(NotebookChart, NotebookTable):
         If as many random maps as methods were tested, any of them would exceed it in one of twenty tests: t(1
         - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
         """
-        draws, tail = len(self.draws), of_all(len(self.curves.keys() - {"random"}))
-        return beyond(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
+        draws, tail = len(self.draws), sidak_level(len(self.curves.keys() - {"random"}))
+        return t_quantile(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
     def tied(self, one: str, other: str, score: str | None = None) -> bool:
         """True if two methods differ by no more than two random maps may: statistically tied."""
@@ -130,7 +137,7 @@ class Faithfulness(NotebookChart, NotebookTable):
         ]
 
 
-def trial_of(
+def evaluate_methods(
     passes: Passes, methods: Sequence[str] | None = None, patches_as: str = "dropped", seed: int = 0,
     shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: OnMethod | None = None,
     made: Mapping[str, SaliencyMap] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
@@ -160,25 +167,25 @@ def trial_of(
     classes, answer = _classes(passes)
     names, shares = _names(methods, chance, passes.trace), _shares(shares)
     tell = progress or (lambda share, what: None)
-    maps, refused = maps_of(passes, names, made, lambda done, name: tell(0.5 * done, name), steps)
+    maps, refused = compute_maps(passes, names, made, lambda done, name: tell(0.5 * done, name), steps)
     tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
     if "random" in maps:
         for draw in range(draws):
             numbers = torch.Generator().manual_seed(1000 * seed + draw)
             tried[draw] = torch.rand(maps["random"].map.shape, generator=numbers, dtype=torch.float64)
-    curves, sets = curves_of(
+    curves, sets = removal_curves(
         tried, passes.answers, classes, answer, shares, seed, min(draws, ORDERS), groups,
         lambda done, total: tell(0.5 + 0.5 * done / total, "removal"), passes.trace.head_type,
     )  # fmt: skip
     single = tuple(curves.pop(draw) for draw in range(draws) if draw in curves)
     if single:
-        curves["random"] = mean_of(single)
+        curves["random"] = mean_curves(single)
     checkpoint = passes.trace.checkpoint
     found = maps, curves, single, refused, sets, passes.trace.head_type
     return Faithfulness(checkpoint, classes, answer, patches_as, seed, shares, *found)
 
 
-def together(parts: Sequence[Faithfulness]) -> Faithfulness:
+def join_results(parts: Sequence[Faithfulness]) -> Faithfulness:
     """Return the test whose parts were computed one after the other, for one image, target and protocol."""
     maps, curves, refused, draws, sets = {}, {}, {}, (), 0
     for one in parts:
@@ -187,7 +194,7 @@ def together(parts: Sequence[Faithfulness]) -> Faithfulness:
     return replace(parts[0], maps=maps, curves=curves, refused=refused, draws=draws, sets=sets)
 
 
-def maps_of(
+def compute_maps(
     passes: Passes, names: Sequence[str], made: Mapping[str, SaliencyMap] = MappingProxyType({}),
     tell: OnMethod = lambda share, what: None, steps: int | None = None,
 ) -> tuple[dict[str, SaliencyMap], dict[str, str]]:  # fmt: skip
@@ -201,7 +208,7 @@ def maps_of(
         tell(number / len(names), name)
         try:
             own = steps if name == STEPPED else None
-            maps[name] = made[name] if name in made else relevance_of(passes, name, steps=own)
+            maps[name] = made[name] if name in made else saliency_map(passes, name, steps=own)
         except (Stopped, TooMuch):
             raise
         except VitvizError as reason:

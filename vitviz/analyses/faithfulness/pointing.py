@@ -22,25 +22,25 @@ from vitviz.traces.grid import Grid
 Box = tuple[float, float, float, float]
 
 
-def covered(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "row col"]:
+def box_coverage(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tensor, "row col"]:
     """Return the fraction of each patch's area that lies in any of the boxes: (row, col).
 
     The area is sampled at `finer` x `finer` points per patch; overlapping boxes count once.
 
-    >>> covered(Grid(1, 2, (4, 4)), [(2, 0, 4, 4)]).tolist()
+    >>> box_coverage(Grid(1, 2, (4, 4)), [(2, 0, 4, 4)]).tolist()
     [[0.5, 0.0]]
     """
     inside = _inside(grid, boxes, finer).double()
     return reduce(inside, "(row down) (col across) -> row col", "mean", row=grid.rows, col=grid.cols)
 
 
-def hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:
+def pointing_hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:
     """Return 1 if the centre of the largest patch lies in a box, else 0; the mean if several are largest."""
     centres = _inside(grid, boxes, 1)
     return centres[values == values.max()].double().mean().item()
 
 
-def energy(values: Float[Tensor, "row col"], share: Float[Tensor, "row col"]) -> float:
+def energy_in_boxes(values: Float[Tensor, "row col"], share: Float[Tensor, "row col"]) -> float:
     """Return the fraction of the map's positive values inside the boxes; `share` is from `covered`."""
     positive = values.double().clamp(min=0)
     whole = positive.sum().item()

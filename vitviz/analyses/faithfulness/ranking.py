@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.faithfulness.curves import SCORES, beyond, of_all
+from vitviz.analyses.faithfulness.curves import SCORES, sidak_level, t_quantile
 from vitviz.analyses.faithfulness.evaluation import Faithfulness
-from vitviz.analyses.protocol import TITLES, UNTRIED, listed
+from vitviz.analyses.protocol import TITLES, UNTRIED, join_titles
 from vitviz.analyses.saliency import CONTROLS
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.head_type import require_score, scores_named
@@ -31,7 +31,7 @@ NOT_ALIKE = (
 )
 
 
-def trial_in(survey: Any) -> Any:
+def faithfulness_measure(survey: Any) -> Any:
     """Return a survey's faithfulness measure; raises UnsupportedModel for a survey without one."""
     measure = next((one for one in survey.measures if one.name == "trial"), None)
     if measure is None or "trial.most" not in survey.sums:
@@ -39,7 +39,7 @@ def trial_in(survey: Any) -> Any:
     return measure
 
 
-def standing(survey: Any, protocol: int = 0, score: str | None = None) -> list[dict[str, Any]]:
+def ranking_rows(survey: Any, protocol: int = 0, score: str | None = None) -> list[dict[str, Any]]:
     """Return one row per method, ordered by the mean gap over images, best first.
 
     Rows have the keys method, rank, most, least, gap, ahead, beats_chance and more.
@@ -52,21 +52,24 @@ def standing(survey: Any, protocol: int = 0, score: str | None = None) -> list[d
     table in one of twenty sets. `most`, `least` and `ahead` have standard errors, NaN for one image. Raises
     UnsupportedModel for a survey without a faithfulness measure.
     """
-    measure = trial_in(survey)
+    measure = faithfulness_measure(survey)
     score = require_score(score, survey.head_type, survey.checkpoint)
     k, ahead = SCORES.index(score), survey.moments("trial.ahead")
     most, least = (survey.moments(f"trial.{side}") for side in ("most", "least"))
     chance = measure.methods.index("random")
-    sure = beyond(of_all(len(measure.methods) - 1), ahead.count - 1)
+    sure = t_quantile(sidak_level(len(measure.methods) - 1), ahead.count - 1)
     found = []
     for j, method in enumerate(measure.methods):
         if np.isnan(most.mean[protocol, j, k]):
             continue
         here, there = (protocol, j, k), (protocol, j, chance, k)
-        row = {"method": method, "rank": 1 + int(_surely(ahead, protocol, slice(None), j, k).sum())}
+        row = {
+            "method": method,
+            "rank": 1 + int(_leads_significantly(ahead, protocol, slice(None), j, k).sum()),
+        }
         row |= _with_error("most", most, here) | _with_error("least", least, here)
         row |= {"gap": float(least.mean[here] - most.mean[here])} | _with_error("ahead", ahead, there)
-        row |= {"beats_chance": bool(_surely(ahead, protocol, j, chance, k, sure))}
+        row |= {"beats_chance": bool(_leads_significantly(ahead, protocol, j, chance, k, sure))}
         also = (name for name in ALSO if f"trial.{name}" in survey.sums)
         found.append(row | {name: float(survey.mean(f"trial.{name}")[j]) for name in also})
     return sorted(found, key=lambda row: -row["gap"])
@@ -76,29 +79,31 @@ def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
     return {name: float(one.mean[at]), f"{name}_error": float(one.error[at])}
 
 
-def refused(survey: Any) -> dict[str, Any]:
+def refused_methods(survey: Any) -> dict[str, Any]:
     """Return the methods that do not apply to some images and are therefore not ranked.
 
     Each has `pictures`, the number of those images, and `name` and `reason` of the first. Over the other
     images alone, such a method would be compared with methods tested on harder images.
     """
-    found = {name: survey.refused.get(f"trial.{name}") for name in trial_in(survey).methods}
+    found = {name: survey.refused.get(f"trial.{name}") for name in faithfulness_measure(survey).methods}
     return {name: one for name, one in found.items() if one is not None}
 
 
-def said_of_refused(survey: Any) -> list[LocalizedText]:
+def refusal_texts(survey: Any) -> list[LocalizedText]:
     """Return the results of `refused` as sentences, and the methods that lack a map of a second class."""
 
     def values(method: str, one: Any) -> dict[str, Any]:
         about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}
         return {**about, "name": one.name, "reason": one.reason}
 
-    found = [LocalizedText(NO_RANK, **values(*one)) for one in refused(survey).items()]
-    alike = {name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in trial_in(survey).methods}
+    found = [LocalizedText(NO_RANK, **values(*one)) for one in refused_methods(survey).items()]
+    alike = {
+        name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in faithfulness_measure(survey).methods
+    }
     return found + [LocalizedText(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
 
 
-def _surely(
+def _leads_significantly(
     ahead: Any, protocol: int, one: Any, other: int, score: int, errors: float = 2.0
 ) -> np.ndarray | np.bool_:
     """True if one method leads another by more than `errors` standard errors."""
@@ -106,7 +111,7 @@ def _surely(
     return np.nan_to_num(ahead.mean[at] - errors * ahead.error[at], nan=-1) > 1e-12
 
 
-def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
+def ranking_table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
     """Return the table as text.
 
     Columns: rank, method, areas, gap, correlation between two classes, pointing game and energy. Areas are in
@@ -126,16 +131,16 @@ def table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
         rest = share(row, "gap", per), alike, share(row, "hit"), share(row, "energy")
         return (str(row["rank"]), TITLES[row["method"]], *areas, *rest)
 
-    return [cells(row) for row in standing(survey, protocol)]
+    return [cells(row) for row in ranking_rows(survey, protocol)]
 
 
-def in_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
+def ranking_rows_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, Any]]:
     """Return one row per method with the numbers of every score ("gap_logit"), for tables.
 
     Methods are ordered by probability; for values by value.
     """
     usual, scores = require_score(None, survey.head_type, ""), scores_named(survey.head_type)
-    by_score = {score: standing(survey, protocol, score) for score in (usual, *scores)}
+    by_score = {score: ranking_rows(survey, protocol, score) for score in (usual, *scores)}
     found = []
     for first in by_score[usual]:
         one: dict[str, Any] = {"method": first["method"]}
@@ -164,7 +169,7 @@ OVER_TIED = (
 OVER_ONE = "One image has no standard error. Choose two or more images, ideally fifty."
 
 
-def verdict(trial: Faithfulness, score: str | None = None) -> LocalizedText:
+def verdict_text(trial: Faithfulness, score: str | None = None) -> LocalizedText:
     """Return the result of a test on one image as a sentence.
 
     Controls count as competitors, but not among the maps.
@@ -174,21 +179,21 @@ def verdict(trial: Faithfulness, score: str | None = None) -> LocalizedText:
         return LocalizedText(NOTHING)
     counts = [len([name for name in names if name not in CONTROLS]) for names in (beats, trial.curves)]
     values = {"best": TITLES[beats[0]], "count": counts[0], "total": counts[1]}
-    return LocalizedText(TIED if _near(trial, score) else BEST, **values)
+    return LocalizedText(TIED if _methods_tied_with_best(trial, score) else BEST, **values)
 
 
-def level(trial: Faithfulness, score: str | None = None) -> str:
+def tied_methods_text(trial: Faithfulness, score: str | None = None) -> str:
     """Return which other methods are statistically tied with the best; empty if none is."""
-    near = _near(trial, score)
-    return LocalizedText(LEVEL, others=listed(near)) if near else ""
+    near = _methods_tied_with_best(trial, score)
+    return LocalizedText(LEVEL, others=join_titles(near)) if near else ""
 
 
-def _near(trial: Faithfulness, score: str | None) -> list[str]:
+def _methods_tied_with_best(trial: Faithfulness, score: str | None) -> list[str]:
     best, *rest = trial.beats_chance(score) or ("",)
     return [name for name in rest if trial.tied(best, name, score)]
 
 
-def verdict_over(rows: Sequence[Mapping[str, Any]], pictures: int) -> LocalizedText:
+def verdict_text_over_images(rows: Sequence[Mapping[str, Any]], pictures: int) -> LocalizedText:
     """Return the result over a set of images as a sentence, from rows of `standing`.
 
     Methods that share the first rank do not differ significantly from the first.
@@ -203,7 +208,7 @@ def verdict_over(rows: Sequence[Mapping[str, Any]], pictures: int) -> LocalizedT
     counts = [len([row for row in some if row["method"] not in CONTROLS]) for some in (beats, rows)]
     values = {"pictures": pictures, "best": TITLES[best["method"]], "count": counts[0], "total": counts[1]}
     return (
-        LocalizedText(OVER_TIED, **values, others=listed(near))
+        LocalizedText(OVER_TIED, **values, others=join_titles(near))
         if near
         else LocalizedText(OVER_BEST, **values)
     )

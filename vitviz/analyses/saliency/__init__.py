@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.saliency import attention_maps, dense, direct, linear
-from vitviz.analyses.saliency.dense import likeliest as likeliest
+from vitviz.analyses.saliency.dense import likeliest_class as likeliest_class
 from vitviz.analyses.saliency.linear import checked_steps as checked_steps
 from vitviz.analyses.saliency.linear import integrated_gradients as integrated_gradients
 from vitviz.analyses.saliency.passes import Passes, SaliencyMap
@@ -23,7 +23,7 @@ DEPTHS = ("frozen", "input_gradient")  # methods that can be read at several pla
 STEPPED = "integrated_gradients"
 
 
-def relevance_of(
+def saliency_map(
     passes: Passes, method: str = "frozen", at: str | int | None = None, steps: int | None = None
 ) -> SaliencyMap:
     """Return the map of one method.

@@ -48,7 +48,7 @@ def gradient_rollout(passes: Passes) -> SaliencyMap:
     follows the mean over heads, so a head's negative contribution is lost where others outweigh it.
     """
     layers = [one.product.mean(dim=0).clamp(min=0) for one in _layers(passes)]
-    row = carried_row(query_weights(passes.trace), layers, normed=True)  # in the quotient the half cancels
+    row = multiply_row(query_weights(passes.trace), layers, normed=True)  # in the quotient the half cancels
     return _of_row("gradient_rollout", passes, row)
 
 
@@ -62,12 +62,12 @@ def chefer(passes: Passes) -> SaliencyMap:
     layers = [one.product.clamp(min=0).mean(dim=0) for one in _layers(passes)]
     start, pooling = query_weights(passes.trace), passes.gradients().pooling
     if pooling is None:
-        return _of_row("chefer", passes, carried_row(start, layers) - start)
+        return _of_row("chefer", passes, multiply_row(start, layers) - start)
     # the gradient is 0 for queries that are not read
     own = pooling.product.clamp(min=0).mean(dim=0).sum(dim=0)
     start = torch.zeros_like(start)
     start[-len(own) :] = own.to(start)
-    return _of_row("chefer", passes, carried_row(start, layers))  # the pooling's own C includes no identity
+    return _of_row("chefer", passes, multiply_row(start, layers))  # the pooling's own C includes no identity
 
 
 def attention_gradient(passes: Passes) -> SaliencyMap:
@@ -95,7 +95,7 @@ def attention_grad_cam(passes: Passes) -> SaliencyMap:
 # implementation
 
 
-def carried_row(
+def multiply_row(
     row: Float[Tensor, " token"], layers: list[Float[Tensor, "query key"]], normed: bool = False
 ) -> Float[Tensor, " token"]:
     """Return row M_L ... M_1, M = I + C, rows divided by their sums if `normed`; R itself is never built."""

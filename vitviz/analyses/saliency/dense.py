@@ -70,36 +70,38 @@ def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
             not_applicable(trace.checkpoint, LocalizedText(BESIDE if beside else POSITIONS))
         )
     by, alone = SETTINGS[method]
-    return trace.on_grid(passes.patches(by and handed_on(trace, by), alone).double().mT)
+    return trace.on_grid(passes.patches(by and replacement_outputs(trace, by), alone).double().mT)
 
 
-def handed_on(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
+def replacement_outputs(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
     """Return the outputs that replace those of the last block's heads at each token; see the module."""
     call = trace.layers[-1]
     if by == "values":
         return call.v
     asked = {"both": (call.q, call.k), "queries": (call.q,), "near": (call.k,)}[by]
-    added = _near(trace).to(call.v) if by == "near" else 0
-    return torch.stack([_alike(call, asked, added, head) for head in range(call.heads)])
+    added = _neighbourhood_bias(trace).to(call.v) if by == "near" else 0
+    return torch.stack([_self_similarity_values(call, asked, added, head) for head in range(call.heads)])
 
 
-def likeliest(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> Int[Tensor, "row col"]:
+def likeliest_class(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> Int[Tensor, "row col"]:
     """Return each patch's class of largest cosine; -1 if it is below `least` or unknown.
 
-    >>> likeliest(torch.tensor([[[0.1, 0.3, 0.0]], [[0.2, 0.1, 0.1]]]), 0.15)
+    >>> likeliest_class(torch.tensor([[[0.1, 0.3, 0.0]], [[0.2, 0.1, 0.1]]]), 0.15)
     tensor([[ 1,  0, -1]])
     """
     best = cosines.nan_to_num(nan=-torch.inf).max(dim=0)
     return best.indices.where(best.values >= least, -1)
 
 
-def _alike(call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int) -> Tensor:
+def _self_similarity_values(
+    call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int
+) -> Tensor:
     """Return one head's weighted values; one head at a time, so that no head x N x N array exists."""
     ones = (one[head] for one in asked)
     return sum(torch.softmax(one @ one.mT * call.scale + added, dim=-1) for one in ones) @ call.v[head]
 
 
-def _near(trace: Trace) -> Float[Tensor, "query key"]:
+def _neighbourhood_bias(trace: Trace) -> Float[Tensor, "query key"]:
     """Return NACLIP's window: a Gaussian of peak 1 around each patch; 0 for prefix tokens."""
     grid = trace.grid
     row, col = torch.arange(grid.patches) // grid.cols, torch.arange(grid.patches) % grid.cols

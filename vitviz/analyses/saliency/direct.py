@@ -2,7 +2,7 @@
 
 import torch
 
-from vitviz.analyses.logit_account import account_of
+from vitviz.analyses.logit_account import attribution_of
 from vitviz.analyses.saliency.passes import Passes, SaliencyMap
 from vitviz.analyses.target import classes_of, score_of
 from vitviz.errors import VitvizError
@@ -15,7 +15,7 @@ def ledger(passes: Passes) -> SaliencyMap:
     through later layers is credited to those layers. The start, MLPs and biases are terms without a patch,
     and often large.
     """
-    account, grid = account_of(passes.ledger(), passes.target), passes.trace.grid
+    account, grid = attribution_of(passes.ledger(), passes.target), passes.trace.grid
     by_token = account.sources.sum(dim=(0, 1), dtype=torch.float64)
     prefix = by_token[: grid.prefix].sum().item()
     told = (account.logit, "all layers", prefix, account.constants)

@@ -35,51 +35,51 @@ class PanelLayout:
         return self.top + self.height + self.bottom
 
 
-def room_of(panel: Panel, wide: float, letters: FontMetrics, say: Callable[[str], str]) -> PanelLayout:
+def layout_of(panel: Panel, wide: float, letters: FontMetrics, say: Callable[[str], str]) -> PanelLayout:
     """Return the layout of a panel that is `wide` mm including its margins."""
     line = letters.line()
     title = tuple(letters.folded(say(panel.title), wide, TITLE)) if panel.title else ()
     top = len(title) * letters.line(TITLE) + (GAP if title else 0)
     left, right, bottom, legend = 0.0, 0.0, 0.0, ()
     if isinstance(panel, Chart):
-        left = line + GAP + max(letters.width(one) for one in heights(panel, say).values()) + GAP
+        left = line + GAP + max(letters.width(one) for one in y_tick_labels(panel, say).values()) + GAP
         right, top = 1.6, top + 1.2
-        legend = tuple(_flowed(entries(panel, say), wide - left, letters))
+        legend = tuple(_wrap_entries(legend_entries(panel, say), wide - left, letters))
         bottom = 2 * line + 2 * GAP + len(legend) * line + (0.6 if legend else 0)
     elif isinstance(panel, Legend):
-        legend = tuple(_flowed(entries(panel, say), wide, letters))
+        legend = tuple(_wrap_entries(legend_entries(panel, say), wide, letters))
         bottom = len(legend) * line
     elif isinstance(panel, TextTable):
         bottom = (1 + len(panel.rows)) * line + 2 * RULE
     elif isinstance(panel, Matrix):
-        left = line + GAP + max(map(letters.width, names(panel, 0))) + GAP
+        left = line + GAP + max(map(letters.width, axis_names(panel, 0))) + GAP
         right = 0.3
         bottom = 2 * line + GAP
     elif isinstance(panel, Tiles):
         widest = max((letters.width(say(one)) for one in panel.rows), default=0.0)
         left = (widest + GAP if panel.rows else 0.0) + (line + 0.5 if panel.y_label else 0.0)
         bottom = (line + 0.6 if panel.cols else 0.0) + (line + 0.4 if panel.x_label else 0.0)
-    if barred(panel):
+    if has_colour_bar(panel):
         bottom += GAP + BAR + 0.5 + 2 * line
     free = width = wide - left - right
     if isinstance(panel, Matrix):
         width = min(free, CELL * panel.values.shape[1])
     return PanelLayout(
-        left, right, top, bottom, width, width * aspect(panel, width, letters), free, title, legend
+        left, right, top, bottom, width, width * panel_aspect(panel, width, letters), free, title, legend
     )
 
 
-def barred(panel: Panel) -> bool:
+def has_colour_bar(panel: Panel) -> bool:
     """Return True if the panel has a colour scale below it."""
     return getattr(panel, "scale", None) is not None and not (isinstance(panel, Tiles) and panel.unscaled)
 
 
-def names(panel: Matrix, axis: int) -> tuple[str, ...]:
+def axis_names(panel: Matrix, axis: int) -> tuple[str, ...]:
     """Return the names of the rows (axis 0) or columns (axis 1) of a matrix."""
     return (panel.rows, panel.cols)[axis] or tuple(map(str, range(1, panel.values.shape[axis] + 1)))
 
 
-def aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
+def panel_aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
     """Return height / width of the area between the margins of a panel."""
     if isinstance(panel, Chart):
         return panel.aspect
@@ -93,25 +93,25 @@ def aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
     if isinstance(panel, Matrix):
         rows, cols = panel.values.shape
         return rows / cols
-    pitch, side, down = tile(panel, width, letters)
+    pitch, side, down = tile_sizes(panel, width, letters)
     rows = -(-len(panel.pictures) // panel.across)
     return (rows * down - (pitch - side)) / width
 
 
-def tile(panel: Tiles, width: float, letters: FontMetrics) -> tuple[float, float, float]:
+def tile_sizes(panel: Tiles, width: float, letters: FontMetrics) -> tuple[float, float, float]:
     """Return the pitch of tiles, the width of a tile and the pitch of rows with captions, in mm."""
     pitch = width / (panel.across - panel.gap)
     side = pitch * (1 - panel.gap)
-    caption = letters.line(captioned(panel)) + 0.3 if panel.captions else 0.0
+    caption = letters.line(caption_font_size(panel)) + 0.3 if panel.captions else 0.0
     return pitch, side, side * panel.aspect + (pitch - side) + caption
 
 
-def captioned(panel: Tiles) -> float:
+def caption_font_size(panel: Tiles) -> float:
     """Return the font size of captions in points; smaller for more than 10 tiles per row."""
     return 6.2 if panel.across <= 10 else 5.0
 
 
-def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
+def y_tick_labels(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
     """Return the tick labels of the y axis by value."""
     if panel.y_ticks:
         return {at: say(name) for at, name in panel.y_ticks}
@@ -120,7 +120,7 @@ def heights(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
     return {value: number(value) for value in ticks(*panel.y, 5)}
 
 
-def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
+def legend_entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
     """Return the legend entries (name, colour, kind); of more than 12 series, every fourth and both ends."""
     if isinstance(panel, Legend):
         return [(say(one.name), one.colour, one.dash or "line") for one in panel.series]
@@ -132,18 +132,20 @@ def entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str,
     found = [(say(one.name), one.colour, "line" * one.line + "dots" * one.dots) for one in shown]
     found += [(say(name), colour, "square") for colour, name in panel.named]
     for one in panel.levels:  # a level outside the axis has another name and no line
-        name = one.name if within(panel, one) else one.beyond or one.name
+        name = one.name if line_is_visible(panel, one) else one.beyond or one.name
         found += [(say(name), one.colour, "dashed")] if name else []
     return found
 
 
-def within(panel: Chart, level: ReferenceLine) -> bool:
+def line_is_visible(panel: Chart, level: ReferenceLine) -> bool:
     """Return True if a reference line lies within the axes of the chart."""
     low, high = panel.x if level.upright else panel.y
     return bool(low <= level.value <= high)
 
 
-def _flowed(found: list[tuple[str, str, str]], width: float, letters: FontMetrics) -> list[tuple[int, ...]]:
+def _wrap_entries(
+    found: list[tuple[str, str, str]], width: float, letters: FontMetrics
+) -> list[tuple[int, ...]]:
     """Return the indices of the legend entries, wrapped into lines of at most `width` mm."""
     lines: list[tuple[int, ...]] = []
     used = width

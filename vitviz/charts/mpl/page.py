@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 
 from vitviz.charts.chart import DARK, LIGHT, Chart, tooltip
 from vitviz.charts.mpl.drawing import FontMetrics, PageDrawing, families
-from vitviz.charts.mpl.layout import TITLE, PanelLayout, room_of
+from vitviz.charts.mpl.layout import TITLE, PanelLayout, layout_of
 from vitviz.charts.mpl.panels import draw
-from vitviz.charts.mpl.spec import FigureSpec, by_place
+from vitviz.charts.mpl.spec import FigureSpec, map_by_position
 from vitviz.errors import VitvizError, quoted
 
 EDGE, BESIDE, BELOW = 2.0, 5.0, 4.5  # mm: page margin, gap between panels, gap between rows
@@ -48,7 +48,7 @@ class PageLayout:
         return 2 * EDGE + self.above + rows + (self.lines * self.line + 1.5 if self.lines else 0)
 
 
-def laid_out(
+def lay_out(
     spec: FigureSpec, width: float, letters: FontMetrics, say: Callable[[str], str], head: str = ""
 ) -> PageLayout:
     """Lay out a figure on a page of `width` mm; the panels of a row share the width by their weights."""
@@ -57,24 +57,24 @@ def laid_out(
         weights = spec.weights[i] if spec.weights else (1.0,) * len(row)
         wide = width - 2 * EDGE - BESIDE * (len(row) - 1)
         parts = [wide * one / sum(weights) for one in weights]
-        rows.append(tuple(room_of(*one, letters, say) for one in zip(row, parts, strict=True)))
+        rows.append(tuple(layout_of(*one, letters, say) for one in zip(row, parts, strict=True)))
     notes = tuple(line for note in spec.notes for line in letters.folded(say(note), width - 2 * EDGE))
     above = letters.line(HEAD) + 1.0 if head else 0.0
     return PageLayout(tuple(rows), notes, len(notes), letters.line(), say(head) if head else "", above)
 
 
-def alike(layouts: Sequence[PageLayout]) -> list[PageLayout]:
+def align_layouts(layouts: Sequence[PageLayout]) -> list[PageLayout]:
     """Return the layouts with every panel at the same position and size, as required for video frames."""
 
     def widened(areas: Sequence[PanelLayout]) -> list[PanelLayout]:
         most = {name: max(getattr(area, name) for area in areas) for name in ("top", "bottom")}
         return [replace(area, **most) for area in areas]
 
-    lines, found = max(one.lines for one in layouts), by_place([one.rows for one in layouts], widened)
+    lines, found = max(one.lines for one in layouts), map_by_position([one.rows for one in layouts], widened)
     return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, found, strict=True)]
 
 
-def painted(drawing: PageDrawing, spec: FigureSpec, layout: PageLayout) -> None:
+def draw_figure(drawing: PageDrawing, spec: FigureSpec, layout: PageLayout) -> None:
     """Draw the figure on a page of the layout's height."""
     if layout.head:
         drawing.text(EDGE, EDGE + layout.above / 2 - 0.5, layout.head, HEAD)
@@ -130,9 +130,9 @@ def render(
     Raises:
         VitvizError: For an unknown format, width or resolution, and for a PNG that is too large.
     """
-    width = checked(form, spec.width if width is None else width, dpi)
+    width = check_format(form, spec.width if width is None else width, dpi)
     letters, say = fonts_for(language, say)
-    layout = laid_out(spec, width, letters, say)
+    layout = lay_out(spec, width, letters, say)
     height = layout.height
     if form == "png" and _count(width, height, dpi) > MOST:
         raise VitvizError(
@@ -146,7 +146,7 @@ def render(
             unit, size = dpi, [round(side / 25.4 * dpi) + 1e-3 for side in size]
         figure = Figure(figsize=(size[0] / unit, size[1] / unit), dpi=dpi)
         drawing = PageDrawing(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
-        painted(drawing, spec, layout)
+        draw_figure(drawing, spec, layout)
         for artist in figure.findobj():
             artist.draw = _checking(artist.draw, check)
         file = io.BytesIO()
@@ -163,7 +163,7 @@ def fonts_for(language: str, say: Callable[[str], str]) -> tuple[FontMetrics, Ca
     return (FontMetrics(families("en")), str) if fonts is None else (FontMetrics(fonts), say)
 
 
-def checked(form: str, width: float, dpi: int) -> float:
+def check_format(form: str, width: float, dpi: int) -> float:
     """Return the width in mm; raise VitvizError for an unknown format, width or resolution."""
     if form not in FORMATS:
         raise VitvizError(f"There is no format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
@@ -174,10 +174,12 @@ def checked(form: str, width: float, dpi: int) -> float:
     return float(width)
 
 
-def pixels(spec: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str) -> int:
+def pixel_count(
+    spec: FigureSpec, width: float | None, dpi: int, say: Callable[[str], str], language: str
+) -> int:
     """Return the number of pixels of a PNG; raise VitvizError for an invalid width or resolution."""
-    width = checked("png", spec.width if width is None else width, dpi)
-    return _count(width, laid_out(spec, width, *fonts_for(language, say)).height, dpi)
+    width = check_format("png", spec.width if width is None else width, dpi)
+    return _count(width, lay_out(spec, width, *fonts_for(language, say)).height, dpi)
 
 
 def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
@@ -215,7 +217,7 @@ class FrameRenderer:
         self._letters, self._say = fonts_for(language, say)
         told = zip(specs, labels, strict=True)
         asked = (self._width, self._letters, self._say)
-        self._layouts = alike([laid_out(spec, *asked, label) for spec, label in told])
+        self._layouts = align_layouts([lay_out(spec, *asked, label) for spec, label in told])
         self._dpi = across / self._width * 25.4
         tall = self._layouts[0].height / 25.4 * self._dpi
         self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 subsamples colour by two: sides must be even
@@ -234,7 +236,7 @@ class FrameRenderer:
             drawing = PageDrawing(
                 figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4
             )
-            painted(drawing, self._specs[number], self._layouts[number])
+            draw_figure(drawing, self._specs[number], self._layouts[number])
             canvas.draw()
             return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()
 
@@ -252,7 +254,7 @@ INKS = {
 }
 
 
-def inline(chart: Chart) -> str:
+def inline_svg(chart: Chart) -> str:
     """Return a chart as SVG text in the page's own text colour, light or dark.
 
     Each dot has a title with its values, for tooltips and screen readers. The SVG contains no script and no

@@ -9,9 +9,18 @@ from jaxtyping import UInt8
 from vitviz.charts.chart import Chart, number, ticks
 from vitviz.charts.mpl import layout
 from vitviz.charts.mpl.drawing import DASHES, PageDrawing
-from vitviz.charts.mpl.layout import BAR, GAP, RULE, STRIP, TITLE, PanelLayout, barred, captioned
-from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, TextTable, Tiles, tinted
-from vitviz.charts.overlay import enlarged, overlay
+from vitviz.charts.mpl.layout import (
+    BAR,
+    GAP,
+    RULE,
+    STRIP,
+    TITLE,
+    PanelLayout,
+    caption_font_size,
+    has_colour_bar,
+)
+from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, TextTable, Tiles, scale_to_rgb
+from vitviz.charts.overlay import enlarge_map, overlay
 
 APART = 4.5  # mm between columns
 SAMPLE, BEHIND = 4.6, 1.4  # mm: length of a line sample, and gap between sample and name
@@ -60,7 +69,7 @@ def draw_chart(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
             upper, lower = sorted((float(up(bottom)), float(up(top))))
             drawing.box(float(left), upper, float(right - left), max(0.15, lower - upper), fill=colour)
     for level in panel.levels:
-        if not layout.within(panel, level):  # its legend entry is `beyond`
+        if not layout.line_is_visible(panel, level):  # its legend entry is `beyond`
             continue
         ends = [x, x + area.width], [float(up(level.value))] * 2
         if level.upright:
@@ -86,7 +95,7 @@ def draw_chart(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
 
 def _axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, y: float, across, up) -> None:
     letters, line, below = drawing.letters, drawing.letters.line(), y + area.height
-    for value, said in layout.heights(panel, drawing.say).items():
+    for value, said in layout.y_tick_labels(panel, drawing.say).items():
         at = float(up(value))
         drawing.line([x, x + area.width], [at, at], drawing.ink.faint, 0.12)
         drawing.text(x - GAP, at, said, align="right")
@@ -115,7 +124,7 @@ def _places(drawing: PageDrawing, panel: Chart, area: PanelLayout) -> list[tuple
 
 def draw_legend(drawing: PageDrawing, panel: Chart | Legend, area: PanelLayout, x: float, top: float) -> None:
     """Draw the legend entries that the layout has lines for."""
-    letters, found = drawing.letters, layout.entries(panel, drawing.say)
+    letters, found = drawing.letters, layout.legend_entries(panel, drawing.say)
     line = letters.line()
     for row, members in enumerate(area.legend):
         left, at = x, top + (row + 0.5) * line
@@ -145,7 +154,7 @@ def draw(drawing: PageDrawing, panel: Panel, area: PanelLayout, x: float, y: flo
     if type(panel) in plain:
         return plain[type(panel)](drawing, panel, area, left, top)
     {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](drawing, panel, area, left, top, name)
-    if barred(panel):
+    if has_colour_bar(panel):
         bar = BAR + 0.5 + 2 * letters.line()
         _scale(drawing, panel.scale, left, y + area.tall - bar, max(area.width, min(STRIP, area.free)))
 
@@ -163,7 +172,7 @@ def _map(drawing: PageDrawing, panel: Map, area: PanelLayout, x: float, y: float
         left, top = x + panel.box[0] * across, y + panel.box[1] * down
         wide, tall = (panel.box[2] - panel.box[0]) * across, (panel.box[3] - panel.box[1]) * down
     if panel.values is not None and not panel.lit:
-        drawing.picture(laid(panel), left, top, wide, tall, name=f"{name}-values")
+        drawing.picture(map_pixels(panel), left, top, wide, tall, name=f"{name}-values")
     if panel.marks and panel.values is not None:
         rows, cols = panel.values.shape
         w, h = wide / cols, tall / rows
@@ -172,17 +181,17 @@ def _map(drawing: PageDrawing, panel: Map, area: PanelLayout, x: float, y: float
             drawing.frame(left + col * w, top + row * h, w, h, mark.colour)
 
 
-def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
+def map_pixels(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
     """Return the values as RGBA pixels, in squares or smooth; transparent for NaN."""
     values, known = np.asarray(panel.values, float), np.isfinite(panel.values)
     if panel.pixels is not None:
         colours = np.asarray(panel.pixels, np.uint8)
     elif panel.smooth and known.all():
         rows, cols = values.shape
-        values = enlarged(values, (rows * SMOOTH, cols * SMOOTH))
-        colours, known = tinted(values, panel.scale), np.ones(values.shape, bool)
+        values = enlarge_map(values, (rows * SMOOTH, cols * SMOOTH))
+        colours, known = scale_to_rgb(values, panel.scale), np.ones(values.shape, bool)
     else:
-        colours = tinted(np.where(known, values, panel.scale.low), panel.scale)
+        colours = scale_to_rgb(np.where(known, values, panel.scale.low), panel.scale)
     alpha = np.where(known, round(255 * panel.opacity), 0).astype(np.uint8)
     pixels = np.dstack([colours, alpha])
     times = max(1, -(-FINE // pixels.shape[1]))
@@ -190,17 +199,17 @@ def laid(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
 
 
 def _tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float, name: str) -> None:
-    pitch, side, down = layout.tile(panel, area.width, drawing.letters)
+    pitch, side, down = layout.tile_sizes(panel, area.width, drawing.letters)
     count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
         part = np.asarray(panel.pictures[row * panel.across : (row + 1) * panel.across])
         if part.ndim == 3:  # coloured row by row to save memory
-            part = tinted(part, panel.scale)
-        pixels = _abreast(part, panel)
+            part = scale_to_rgb(part, panel.scale)
+        pixels = _tile_row_pixels(part, panel)
         # gaps are whole pixels, so that a row's pixel width can differ from its width by a fraction
         wide = area.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
         drawing.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
-    size = captioned(panel)
+    size = caption_font_size(panel)
     for i, caption in enumerate(panel.captions):
         middle = x + (i % panel.across) * pitch + side / 2
         at = y + (i // panel.across) * down + tall + 0.3 + drawing.letters.line(size) / 2
@@ -240,7 +249,7 @@ def _numbered(
         drawing.text(left, middle, drawing.say(panel.y_label), align="center", upright=True)
 
 
-def _abreast(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
+def _tile_row_pixels(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall wide 4"]:
     """Return a row of tiles as RGBA pixels, each enlarged in squares, with transparent gaps."""
     count, high, wide, _ = part.shape
     times = max(1, -(-2 * FINE // (panel.across * wide)))
@@ -265,9 +274,9 @@ def _matrix(drawing: PageDrawing, panel: Matrix, area: PanelLayout, x: float, y:
     if cols > 4 * FINE:  # no more cells than print can resolve: neighbours are averaged
         size = (4 * FINE, 4 * FINE * rows // cols)
         values = cv2.resize(values.astype(np.float32), size, interpolation=cv2.INTER_AREA)
-    pixels = laid(Map(values=values, scale=panel.scale))
+    pixels = map_pixels(Map(values=values, scale=panel.scale))
     drawing.picture(pixels, x, y, area.width, area.height, name=f"{name}-values")
-    down, along = (layout.names(panel, axis) for axis in (0, 1))
+    down, along = (layout.axis_names(panel, axis) for axis in (0, 1))
     for col in _tick_names(along, max(map(letters.width, along)) + 1.2, w, panel.step):
         drawing.text(x + (col + 0.5) * w, y + area.height + GAP / 2 + line / 2, along[col], align="center")
     for row in _tick_names(down, line * 0.95, h, panel.step):
@@ -295,7 +304,7 @@ def _tick_names(names: Sequence[str], area: float, pitch: float, step: int) -> I
 def _scale(drawing: PageDrawing, scale: Scale, x: float, y: float, width: float) -> None:
     """Draw a colour scale with both ends and round numbers below it, and its label."""
     letters, line = drawing.letters, drawing.letters.line()
-    ramp = tinted(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))
+    ramp = scale_to_rgb(np.arange(256.0)[None], Scale(scale.colours, 0, 255, ""))
     drawing.picture(np.dstack([ramp, np.full((1, 256, 1), 255, np.uint8)]), x, y, width, BAR)
     drawing.box(x, y, width, BAR, edge=drawing.ink.quiet, line=0.12)
     span = scale.high - scale.low

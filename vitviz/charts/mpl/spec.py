@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from vitviz.charts.chart import Chart, Matrix, Scale, Series
-from vitviz.charts.colormaps import coloured
+from vitviz.charts.colormaps import map_to_rgb
 
 WIDE = 174.0  # mm, both columns of a paper
 NARROW = 86.0  # mm, one column
@@ -110,19 +110,19 @@ class FigureSpec:
     second: bool = False  # the figure also shows the second checkpoint
 
 
-def steady(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
+def share_scales(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
     """Return the figures with the scales and axes of each panel widened to their range over all figures.
 
     >>> made = [FigureSpec(((Map(values=np.eye(2), scale=Scale("viridis", 0, most, "")),),)) for most
     ...     in (1, 3)]
-    >>> [spec.rows[0][0].scale.high for spec in steady(made)]
+    >>> [spec.rows[0][0].scale.high for spec in share_scales(made)]
     [3, 3]
     """
-    found = by_place([spec.rows for spec in specs], _widest)
+    found = map_by_position([spec.rows for spec in specs], _widest)
     return [replace(spec, rows=rows) for spec, rows in zip(specs, found, strict=True)]
 
 
-def by_place(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
+def map_by_position(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
     """Apply `of` to the items of several figures at the same position, and return the rows of each figure."""
     made = [[of(place) for place in zip(*rows, strict=True)] for rows in zip(*each, strict=True)]
     return [tuple(tuple(place[i] for place in row) for row in made) for i in range(len(each))]
@@ -144,6 +144,6 @@ def _widest(panels: Sequence[Panel]) -> Sequence[Panel]:
     ]
 
 
-def tinted(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:
+def scale_to_rgb(values: np.ndarray, scale: Scale) -> UInt8[np.ndarray, "*shape 3"]:
     """Map numbers to the RGB colours of a scale."""
-    return coloured(values, scale.low, scale.high, scale.colours)
+    return map_to_rgb(values, scale.low, scale.high, scale.colours)

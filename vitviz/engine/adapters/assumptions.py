@@ -14,8 +14,13 @@ from timm.layers import GluMlp
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption
-from vitviz.engine.formats.inference import heads_shown, likely_heads
-from vitviz.engine.formats.overrides import Overrides, activation_in, blocks_of, pools_of
+from vitviz.engine.formats.inference import infer_heads, likely_heads
+from vitviz.engine.formats.overrides import (
+    Overrides,
+    activation_name,
+    possible_block_forms,
+    possible_poolings,
+)
 
 NORMALISATIONS = {  # for values in [0, 1]
     "ImageNet": Overrides(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
@@ -38,7 +43,7 @@ _SAID_IN_WORDS = {
 }  # fmt: skip
 
 
-def family(tensors: Mapping[str, Tensor], name: str) -> str | None:
+def family_normalisation(tensors: Mapping[str, Tensor], name: str) -> str | None:
     """Return the usual normalisation for a word of the file's name or a part typical of a family, or None."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])v?\d+(?![a-z])", " ", name.lower()))
     parts = {"dist_token": "ImageNet", "norm_pre.weight": "CLIP"}  # DeiT's distillation, CLIP's first norm
@@ -46,43 +51,48 @@ def family(tensors: Mapping[str, Tensor], name: str) -> str | None:
     return next(iter([*by_name, *(usual for part, usual in parts.items() if part in tensors)]), None)
 
 
-def of_model(
+def model_assumptions(
     model: nn.Module, tensors: Mapping[str, Tensor], data: Mapping[str, Any], heads_told: bool
 ) -> tuple[Assumption, ...]:
     """Return the settings that a bare file in timm's layout does not state; the first choice is used."""
     now, assumed = model.blocks[0].attn, []
-    if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and heads_shown(tensors) is None:
+    if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and infer_heads(tensors) is None:
         counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
-        assumed += question("heads", counts)
-    assumed += [*question("pool", pools_of(model)), *question("block", blocks_of(model))]
-    assumed += of_pictures(data)
+        assumed += assumption_with_choices("heads", counts)
+    assumed += [
+        *assumption_with_choices("pool", possible_poolings(model)),
+        *assumption_with_choices("block", possible_block_forms(model)),
+    ]
+    assumed += preprocessing_assumptions(data)
     mlp = getattr(model.blocks[0], "mlp", None)
-    first = activation_in(getattr(mlp, "act", None)) or "gelu"
+    first = activation_name(getattr(mlp, "act", None)) or "gelu"
     likely = ["gelu", *["quick_gelu"] * ("norm_pre.weight" in tensors), "gelu_tanh", "relu"]
-    assumed += question("activation", dict.fromkeys([first, *likely, *["silu"] * isinstance(mlp, GluMlp)]))
-    return *assumed, *question("epsilon", ("1e-06", "1e-05", "1e-12"))
+    assumed += assumption_with_choices(
+        "activation", dict.fromkeys([first, *likely, *["silu"] * isinstance(mlp, GluMlp)])
+    )
+    return *assumed, *assumption_with_choices("epsilon", ("1e-06", "1e-05", "1e-12"))
 
 
-def question(name: str, choices: Iterable[Any]) -> list[Assumption]:
+def assumption_with_choices(name: str, choices: Iterable[Any]) -> list[Assumption]:
     """Return a list of one assumption whose first choice is used; empty if there is only one choice."""
     spelled = [Overrides.parse(urlencode({name: choice})).text() for choice in choices]
     return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
 
 
-OF_ONE_OUTPUT = tuple(question("head_type", ("sigmoid", "value")))
+OF_ONE_OUTPUT = tuple(assumption_with_choices("head_type", ("sigmoid", "value")))
 
 
-def of_pictures(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
+def preprocessing_assumptions(data: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """Return the assumptions of a data config on normalisation, crop and interpolation, with alternatives."""
     normalisation = Overrides(mean=tuple(data["mean"]), std=tuple(data["std"])).text()
     others = [usual.text() for usual in NORMALISATIONS.values() if usual.text() != normalisation]
     crops = dict.fromkeys((float(data["crop_pct"]), 0.875, 0.9, 1.0))
     kinds = dict.fromkeys((data["interpolation"], "bicubic", "bilinear"))
-    resized = *question("crop_pct", crops), *question("interpolation", kinds)
+    resized = *assumption_with_choices("crop_pct", crops), *assumption_with_choices("interpolation", kinds)
     return Assumption("normalisation", normalisation, (normalisation, *others)), *resized
 
 
-def left(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
+def remaining_assumptions(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
     """Return the assumptions that the given settings do not replace."""
     stated = given.said().keys()
 
@@ -92,7 +102,7 @@ def left(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, .
     return tuple(filter(is_left, assumed))
 
 
-def warning(name: str, assumed: Sequence[Assumption]) -> str:
+def assumption_warning(name: str, assumed: Sequence[Assumption]) -> str:
     """Return a warning that lists the assumptions, for users of the Python interface."""
     settings = [assumption for assumption in assumed if assumption.taken]
     parts = [f"{_SAID_IN_WORDS[setting.name]} ({setting.taken.replace('&', ', ')})" for setting in settings]

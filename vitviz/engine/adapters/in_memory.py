@@ -22,14 +22,14 @@ from torch import Tensor, nn
 
 from vitviz.engine import memory, placement, readout_stages
 from vitviz.engine.adapters.own_module import classifier_type, loaded_own, require_normalised
-from vitviz.engine.adapters.proposal import proposed
-from vitviz.engine.adapters.weight_loading import FilledModel, empty, fill, fuse_attention
+from vitviz.engine.adapters.proposal import propose_mapping
+from vitviz.engine.adapters.weight_loading import FilledModel, build_empty, fill_weights, fuse_attention
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, inference, naflex, processors, timm_config
 from vitviz.engine.formats.families import FAMILIES, require_plain
 from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, to_toml
-from vitviz.engine.formats.overrides import ACTIVATIONS, Overrides, blocks_of, pools_of
+from vitviz.engine.formats.overrides import ACTIVATIONS, Overrides, possible_block_forms, possible_poolings
 from vitviz.engine.forward import copies
 from vitviz.engine.forward.tracing import grid_of
 from vitviz.engine.images.preprocess import Preprocessing
@@ -102,7 +102,7 @@ def verified_copy(
     elif _is_of("transformers.models.", inner):
         taken = _of_transformers(inner, kind)
     else:
-        taken = of_module(inner, kind, given, mapping)
+        taken = matching_vit(inner, kind, given, mapping)
     given.applied(taken.model, kind)
     _prove(inner, taken, kind)
     if size is not None and size != tuple(taken.data["input_size"][-2:]):
@@ -172,12 +172,12 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     copied = copies.placed_copy(model, memory.CPU, torch.float32, own=True)
     fuse_attention(copied)
     _forget_training(copied)
-    copied = naflex.at_one_size(copied, tuple(size), architecture)
+    copied = naflex.to_plain_vit(copied, tuple(size), architecture)
     data = {**record, "input_size": (3, *size)}
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
     notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
-    notes += timm_config.on_request(record)
+    notes += timm_config.inactive_settings_note(record)
     return FilledModel(copied, architecture, data, notes=tuple(notes), labels=labels)
 
 
@@ -200,8 +200,8 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
         )
     tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
     build, entry = huggingface.builder(config, tensors, kind)
-    ours = empty(build, kind, tensors)
-    fill(ours, tensors, kind, f"its configuration ({config['model_type']})")
+    ours = build_empty(build, kind, tensors)
+    fill_weights(ours, tensors, kind, f"its configuration ({config['model_type']})")
     data, _ = processors.data_config(config, None)
     classifier = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
     return FilledModel(ours, entry, data, **classifier)
@@ -219,8 +219,8 @@ def _forget_training(model: nn.Module) -> None:
 def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
     """Raise UnsupportedModel if the copy's output differs from the model's."""
     size = tuple(taken.data["input_size"][-2:])
-    theirs = answers_of(model, size, kind)
-    error = distance(taken.model, size, theirs)
+    theirs = reference_outputs(model, size, kind)
+    error = output_difference(taken.model, size, theirs)
     if not error <= tolerance(model):
         raise UnsupportedModel(
             f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
@@ -236,7 +236,7 @@ def _noise(size: tuple[int, int]) -> Tensor:
     return torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
 
 
-def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
+def reference_outputs(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
     """Return a user's model's output for two noise images; training modes and torch's RNG are restored."""
     modes = [(module, module.training) for module in model.modules()]
     first = next(model.parameters())
@@ -268,7 +268,7 @@ def answers_of(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
     return output.detach().to("cpu", torch.float32)
 
 
-def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
+def output_difference(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
     """Return the largest difference of our scores (or tokens) from `theirs`, relative to their maximum."""
     unrounded = torch.autocast("cpu", enabled=False)
     with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copied model may use random numbers, too
@@ -278,7 +278,7 @@ def distance(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
     return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
 
 
-def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | None) -> FilledModel:
+def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | None) -> FilledModel:
     """Return the plain ViT whose output equals a module's; `kind` is the module's name in messages.
 
     Raises UnsupportedModel if there is none, or if names and shapes do not identify the tensors; VitvizError
@@ -291,7 +291,7 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
 
     @cache
     def theirs(size: tuple[int, int]) -> Tensor:
-        answers = answers_of(model, size, kind)
+        answers = reference_outputs(model, size, kind)
         if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
             raise VitvizError(
                 f"{kind} answers the same to every picture, so what it computes cannot be proven. Look once"
@@ -304,8 +304,10 @@ def of_module(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | 
     best = nearest_first(settings)
     if best and best[0][0] > limit:  # try other block forms and poolings
         usual = best[0][1].model
-        blocks = [settings.block] if settings.block else blocks_of(usual)
-        for block, pool in itertools.product(blocks, [settings.pool] if settings.pool else pools_of(usual)):
+        blocks = [settings.block] if settings.block else possible_block_forms(usual)
+        for block, pool in itertools.product(
+            blocks, [settings.pool] if settings.pool else possible_poolings(usual)
+        ):
             candidates = nearest_first(replace(settings, block=block, pool=pool))
             best = candidates if candidates[0][0] < best[0][0] else best
             if best[0][0] <= limit:
@@ -343,15 +345,15 @@ def _nearest_first(
         except CheckpointError as error:
             raise UnsupportedModel(f"{error} {_NAME_IT}") from error
         build = partial(timm.create_model, entry, pretrained=False)
-        ours = empty(build, kind, translated, **args)
-        fill(ours, translated, kind, f"what its tensors tell ({entry})")
+        ours = build_empty(build, kind, translated, **args)
+        fill_weights(ours, translated, kind, f"what its tensors tell ({entry})")
         ours = ours.eval().requires_grad_(False)
         data = {"input_size": (3, *args["img_size"]), "interpolation": "bicubic", "crop_pct": 1.0}
         answers = theirs(args["img_size"])
         epsilons = {part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}
         for heads in [told.heads] if told.heads else _heads(model, args["embed_dim"]):
             error, settings = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
-            copy = copies.lending(ours)
+            copy = copies.copy_sharing_weights(ours)
             settings.applied(copy, kind)
             candidates.append((error, FilledModel(copy, entry, data, notes=notes), heads))
     return sorted(candidates, key=lambda one: one[0])
@@ -368,7 +370,7 @@ def _nearest(
     ):
         settings = replace(told, activation=activation, epsilon=epsilon)
         settings.applied(ours, kind)
-        candidates.append((distance(ours, tuple(ours.patch_embed.img_size), theirs), settings))
+        candidates.append((output_difference(ours, tuple(ours.patch_embed.img_size), theirs), settings))
     return min(candidates, key=lambda one: one[0])
 
 
@@ -383,7 +385,7 @@ def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[
 
 
 def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
-    proposal = proposed(tensors)
+    proposal = propose_mapping(tensors)
     open_ = [*proposal.open, *(name for name in proposal.missing if not name.startswith("patch_order"))]
     if open_:
         raise UnsupportedModel(

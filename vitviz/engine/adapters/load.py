@@ -12,20 +12,20 @@ from torch import Tensor
 from vitviz.engine import memory
 from vitviz.engine.adapters import assumptions
 from vitviz.engine.adapters.proposal import in_timms_names
-from vitviz.engine.adapters.sidecar_config import own_in
+from vitviz.engine.adapters.sidecar_config import own_settings
 from vitviz.engine.adapters.weight_loading import FilledModel, load_weights_into
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats import huggingface, limits, lora
-from vitviz.engine.formats.contrastive import projects
+from vitviz.engine.formats.contrastive import outputs_projection
 from vitviz.engine.formats.families import require_plain
-from vitviz.engine.formats.folder import read_json, refusing, understood
-from vitviz.engine.formats.overrides import split
+from vitviz.engine.formats.folder import read_json, refusing, refusing_malformed_config
+from vitviz.engine.formats.overrides import split_name
 from vitviz.engine.formats.timm_config import labels_of
-from vitviz.engine.formats.weights import bytes_held, read, shapes
-from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.formats.weights import bytes_held, read_shapes, read_tensors
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
 from vitviz.engine.hub.downloads import OnBytes
-from vitviz.engine.hub.files import CheckpointFiles, files_of, identity_of, registered, unchanged
+from vitviz.engine.hub.files import CheckpointFiles, files_of, files_unchanged, identity_of, timm_record
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError
 from vitviz.traces.head_type import require_head_type
@@ -55,11 +55,11 @@ def load(
         HubError: the download failed.
         OutOfMemory: too little memory; raised before anything is downloaded or built.
 
-    >>> from vitviz.engine.hub.catalogue import find
-    >>> load(find("vitviz-tiny")).model.training
+    >>> from vitviz.engine.hub.catalogue import find_checkpoint
+    >>> load(find_checkpoint("vitviz-tiny")).model.training
     False
     """
-    whole_name, (plain, overrides) = checkpoint.name, split(checkpoint.name)
+    whole_name, (plain, overrides) = checkpoint.name, split_name(checkpoint.name)
     checkpoint = replace(checkpoint, name=plain)
     if checkpoint.architecture:
         require_plain(checkpoint.architecture)
@@ -82,15 +82,15 @@ def load(
             f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
         ) from error
     # parameters in the safetensors header, else inflated bytes / 4 (float32)
-    fits(sum(map(prod, shapes(files.weights).values())) or bytes_held(files.weights) // 4)
+    fits(sum(map(prod, read_shapes(files.weights).values())) or bytes_held(files.weights) // 4)
     # take the files' identity before the weights are read, and reread small files under this identity
     with refusing(f"{checkpoint.name} cannot be read: {{said}}. {_AGAIN}", OSError):
         identity = identity_of(checkpoint)
         files = files if checkpoint.source == "hub" else files_of(checkpoint)
-    with understood(checkpoint.name):
-        overrides = overrides.merged_with(own_in(files.config))
-    tensors, notes, sets = read(files.weights, overrides.weights)
-    if not unchanged(replace(checkpoint, identity=identity)):
+    with refusing_malformed_config(checkpoint.name):
+        overrides = overrides.merged_with(own_settings(files.config))
+    tensors, notes, sets = read_tensors(files.weights, overrides.weights)
+    if not files_unchanged(replace(checkpoint, identity=identity)):
         raise CheckpointError(
             f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
         )
@@ -102,8 +102,12 @@ def load(
     overrides = overrides.merged_with(own.given)
     filled = load_weights_into(checkpoint, files, tensors, overrides)
     overrides.applied(filled.model, checkpoint.name)
-    left_open = (*assumptions.question("weights", sets), *filled.assumed)
-    filled = replace(filled, data=overrides.data(filled.data), assumed=assumptions.left(left_open, overrides))
+    left_open = (*assumptions.assumption_with_choices("weights", sets), *filled.assumed)
+    filled = replace(
+        filled,
+        data=overrides.data(filled.data),
+        assumed=assumptions.remaining_assumptions(left_open, overrides),
+    )
     channels, height, width = filled.data["input_size"]
     _require_reasonable(filled, checkpoint.name)
     own.prove(filled.model, filled.data, checkpoint.name)
@@ -118,11 +122,11 @@ def load(
     classes, called = model.num_classes, f"{filled.architecture.partition('.')[0]}.{filled.tag}"
     if labels and len(labels) != classes:
         raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
-    with understood(checkpoint.name):
+    with refusing_malformed_config(checkpoint.name):
         named = labels_of(files.config, classes, filled.tag)
         if huggingface.is_transformers(files.config):
             named = huggingface.labels(files.config, classes)
-        shared = projects(files.weights, names, called, classes, bool(labels or named))
+        shared = outputs_projection(files.weights, names, called, classes, bool(labels or named))
         head_type = overrides.head_type
         if head_type is None and huggingface.is_transformers(files.config):
             head_type = huggingface.head_type(files.config, classes)
@@ -153,15 +157,15 @@ def _on_its_base(
             f" name on the hub as base_model_name_or_path into {lora.CONFIG}."
         )
     beside = path.parent / called
-    base = find(str(beside) if beside.exists() else called, folder)
+    base = find_checkpoint(str(beside) if beside.exists() else called, folder)
     theirs = files_of(base, progress)
-    before = read(theirs.weights).tensors
-    with understood(checkpoint.name):
-        after = lora.merged(before, tensors, config, checkpoint.name, huggingface.timm_name)
+    before = read_tensors(theirs.weights).tensors
+    with refusing_malformed_config(checkpoint.name):
+        after = lora.merge_adapter(before, tensors, config, checkpoint.name, huggingface.timm_name)
     # a classifier of the adapter's own does not have the base model's classes
     own = any(".lora_" not in name for name in tensors)
     known = {key: value for key, value in theirs.config.items() if not own or key not in _CLASS_NAMES}
-    architecture = base.name if registered(base) else checkpoint.architecture or base.architecture
+    architecture = base.name if timm_record(base) else checkpoint.architecture or base.architecture
     note = f"A LoRA adapter, merged into {base.name} in float32."
     return replace(checkpoint, architecture=architecture), replace(theirs, config=known), after, [note]
 

@@ -20,14 +20,14 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.forward import copies, hooks
 from vitviz.engine.forward.own_model import OwnModel
-from vitviz.engine.forward.own_pass import recorded, run
+from vitviz.engine.forward.own_pass import record_pass, run_pass
 from vitviz.engine.forward.recording import check_truth
 from vitviz.engine.forward.tracing import attentions_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, require_head_type
-from vitviz.traces.trace import of_images
+from vitviz.traces.trace import select_images
 
 _numbers = itertools.count(1)
 _SIZES = ("image_size", "img_size", "input_size")  # attributes that tell the input size
@@ -54,7 +54,7 @@ def loaded_own(
     size = size or _size(model)
     noise = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
     own.embedding, embedding = _embedding(own, noise)
-    recording, logits = recorded(own, noise)
+    recording, logits = record_pass(own, noise)
     tokens, own.embed_dim = recording.tokens[0].shape[1:]
     own.own_grid, own.order = _grid(own, noise, size, patch, prefix, tokens)
     own.num_classes = 0 if logits is None else logits.shape[-1]
@@ -115,7 +115,7 @@ def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
     if any(hasattr(part, "_hf_hook") or "forward" in vars(part) for part in model.modules()):
         return model, True
     try:
-        twin = hooks.copied(copies.with_permanent_weights(model), {}).float().eval()
+        twin = hooks.copy_without_hooks(copies.with_permanent_weights(model), {}).float().eval()
     except Exception:  # adapters, quantised and traced modules have their own rules of copying
         return model, True
     for parent in list(twin.modules()):
@@ -188,7 +188,7 @@ def _embedding(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None, str]:
     parts = [part for part in own.module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
     handles = [part.register_forward_pre_hook(lambda part, args: first.append(part)) for part in parts]
     try:
-        run(own, noise, {}, first_only=True)
+        run_pass(own, noise, {}, first_only=True)
     finally:
         for handle in handles:
             handle.remove()
@@ -241,7 +241,7 @@ def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
     padded[: numbers.shape[0], : numbers.shape[1]] = numbers
 
     def first(pixels: Tensor) -> Tensor:
-        return run(own, pixels, {}, first_only=True)[0].tokens[0]
+        return run_pass(own, pixels, {}, first_only=True)[0].tokens[0]
 
     plain, changed = first(noise), first(other)
     codes = torch.zeros(len(plain), dtype=torch.long, device=plain.device)
@@ -255,8 +255,8 @@ def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
 
 def _prove(own: OwnModel, noise: Tensor, kind: str) -> None:
     """Raise UnsupportedModel if recomputed attention times v is not what enters the projection."""
-    recording, _ = recorded(own, noise)
+    recording, _ = record_pass(own, noise)
     calls = [call for (call,) in recording.calls]
-    layers = of_images(tuple(attentions_of(calls, own.own_grid, CPU)), 0)
+    layers = select_images(tuple(attentions_of(calls, own.own_grid, CPU)), 0)
     tolerance = 1e-4 if next(own.module.parameters()).dtype == torch.float32 else 0.05
     check_truth(recording.entered, layers, kind, tolerance)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption, Checkpoint
 from vitviz.engine.formats import contrastive, google
-from vitviz.engine.formats.foreign import described
+from vitviz.engine.formats.foreign import describe_foreign
 from vitviz.engine.formats.mapping import NameMap, mapping_beside, mapping_file, to_toml
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.hub.files import CheckpointFiles
@@ -51,7 +51,7 @@ _WORDS = {
 }
 
 
-def in_layer(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[str]:
+def layer_roles(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[str]:
     """Return the roles in a layer that fit the shapes of a weight and its bias."""
     if len(shape) == 1 and shape[0] == width:
         return {"norm1", "norm2"} if bias else {"norm1", "norm2", "ls1.gamma", "ls2.gamma"}
@@ -61,18 +61,18 @@ def in_layer(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[st
         return set(ATTENTION[:3])
     if shape == (width, width):
         return set(ATTENTION)
-    out, into = shape[::-1] if _turned(shape, bias) else shape
+    out, into = shape[::-1] if _is_transposed(shape, bias) else shape
     if into == width:
         return {"attn.qkv", "mlp.fc1"} if out == 3 * width else {"mlp.fc1"}
     return {"mlp.fc2"}
 
 
-def _turned(shape: Shape, bias: Shape) -> bool:
+def _is_transposed(shape: Shape, bias: Shape) -> bool:
     """Return True if a matrix is saved as (in, out), judging by its bias."""
     return len(shape) == 2 and bool(bias) and bias[0] != shape[0] and bias[0] == shape[1]
 
 
-def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
+def outer_roles(shape: Shape, bias: Shape, width: int) -> set[str]:
     """Return the roles outside the layers that fit the shapes of a weight and its bias."""
     if len(shape) == 4:
         return {"patch_embed.proj"} if shape[:2] == (width, 3) else set()
@@ -90,7 +90,7 @@ def around_layers(shape: Shape, bias: Shape, width: int) -> set[str]:
     return {"pos_embed"} if squares and count > 2 else {"reg_token"}
 
 
-def matched(fits: Mapping[str, set[str]]) -> dict[str, str]:
+def assign_roles(fits: Mapping[str, set[str]]) -> dict[str, str]:
     """Assign roles to stems, by shape and then by name, if unambiguous; no role is assigned twice."""
     open_ = {stem: set(places) for stem, places in fits.items()}
     chosen: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _name_fits(stem: str, place: str) -> bool:
     return place in _WORDS and any(re.fullmatch(_WORDS[place], part, re.I) for part in parts[-1:])
 
 
-def near(stem: str, placed: list[str], others: list[str]) -> bool:
+def closer_to_placed(stem: str, placed: list[str], others: list[str]) -> bool:
     """Return True if a stem shares a longer prefix with a `placed` stem than with any of `others`."""
 
     def shared(one: str) -> int:
@@ -150,7 +150,7 @@ class Proposal:
         return not self.open and not self.missing
 
 
-def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
+def propose_mapping(tensors: Mapping[str, Tensor]) -> Proposal:
     """Propose a mapping for a file's tensors from their shapes and usual names."""
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     counts = Counter(shape[1] for shape in shapes.values() if len(shape) == 2)  # input widths of matrices
@@ -165,7 +165,7 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
     inside, heads = _with_heads(inside, width)
     layer, rest = _stems(inside), _stems(lying)
     chosen = _in_layers(layer, width, heads)
-    around = matched({stem: around_layers(*_shapes(parts), width) for stem, parts in rest.items()})
+    around = assign_roles({stem: outer_roles(*_shapes(parts), width) for stem, parts in rest.items()})
     stems, roles = {**layer, **rest}, {*chosen.values(), *around.values()}
     places = {stem: f"blocks.{{layer}}.{role}" for stem, role in chosen.items()} | around
     left = [
@@ -178,7 +178,7 @@ def proposed(tensors: Mapping[str, Tensor]) -> Proposal:
         for kind in ("weight", "bias")
         if all(kind in apart.get(role, ()) for role in ATTENTION[:3])
     }
-    transpose = tuple(parts["weight"][0] for parts in placed.values() if _turned(*_shapes(parts)))
+    transpose = tuple(parts["weight"][0] for parts in placed.values() if _is_transposed(*_shapes(parts)))
     mapping = NameMap(_names(placed), stack, transpose, model={"heads": heads} if heads else {})
     flat = len(_shapes(placed.get("patch_embed.proj", {}))[0]) == 2
     missing = [f"blocks.{{layer}}.{role}" for role in _NEEDED if role not in roles]
@@ -244,13 +244,17 @@ def _shapes(parts: dict) -> list[Shape]:
 
 def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
     """Assign roles to a layer's modules where unambiguous."""
-    fits = {stem: in_layer(*_shapes(parts), width, heads) for stem, parts in stems.items()}
-    chosen = matched(fits)
+    fits = {stem: layer_roles(*_shapes(parts), width, heads) for stem, parts in stems.items()}
+    chosen = assign_roles(fits)
     # a norm whose name is closest to attention's is norm1; to the MLP's, norm2
     for side, role in (("attn", "norm1"), ("mlp", "norm2")):
         placed = [stem for stem, one in chosen.items() if one.startswith(f"{side}.")]
         free = [stem for stem in stems if stem not in chosen and fits[stem] == {"norm1", "norm2"}]
-        beside = [stem for stem in free if near(stem, placed, [one for one in chosen if one not in placed])]
+        beside = [
+            stem
+            for stem in free
+            if closer_to_placed(stem, placed, [one for one in chosen if one not in placed])
+        ]
         if role not in chosen.values() and len(beside) == 1:
             chosen[beside[0]] = role
     return chosen
@@ -322,16 +326,16 @@ def in_timms_names(
         )
     if files.config or checkpoint.architecture or google.is_google(tensors) or _MARK in tensors:
         return tensors, MappedModel()
-    if contrastive.holds_both(tensors):
+    if contrastive.has_both_towers(tensors):
         raise CheckpointError(BOTH.format(name=name))
-    proposal = proposed(tensors)
+    proposal = propose_mapping(tensors)
     if proposal.complete:
         note = "Its tensors are named in their own way; a mapping was proposed."
         own = MappedModel(
             proposal.mapping.given, (f"{note} Save it as {path} to keep it.",), (Assumption("mapping"),)
         )
         return proposal.mapping.translated(tensors, name), own
-    if kind := described(tensors):
+    if kind := describe_foreign(tensors):
         raise CheckpointError(f"{name} {kind}")
     if not any(".attn." in ours for ours in (*proposal.mapping.names.values(), *proposal.mapping.stack)):
         return tensors, MappedModel()  # not like a ViT; the next reader reports that

@@ -15,13 +15,13 @@ from typing import Any
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from vitviz.engine.adapters.proposal import proposed
+from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.formats import inference
-from vitviz.engine.formats.folder import config_beside, refusing, stem
+from vitviz.engine.formats.folder import config_beside, file_stem, refusing
 from vitviz.engine.formats.mapping import mapping_beside, mapping_file, to_toml
-from vitviz.engine.formats.overrides import Overrides, activation_in, block_in, split
-from vitviz.engine.formats.weights import read
+from vitviz.engine.formats.overrides import Overrides, activation_name, block_form, split_name
+from vitviz.engine.formats.weights import read_tensors
 from vitviz.engine.hub.files import weights_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError
@@ -38,12 +38,12 @@ def config_of(
 
     Raises CheckpointError for a model that a plain ViT's arguments in timm's form cannot describe.
     """
-    name, overrides = split(checkpoint.name)
+    name, overrides = split_name(checkpoint.name)
     block = model.blocks[0]
     args: dict[str, Any] = {}
     if type(model) is VisionTransformer:
         _, args, _ = inference.architecture_of(model.state_dict(), name, block.attn.num_heads)
-        args["act_layer"] = activation_in(getattr(block.mlp, "act", None))
+        args["act_layer"] = activation_name(getattr(block.mlp, "act", None))
         args |= {"global_pool": model.global_pool, "pool_include_prefix": model.pool_include_prefix}
     if not args or args["act_layer"] is None or "mlp_layer" in args:
         raise CheckpointError(
@@ -59,7 +59,9 @@ def config_of(
     if labels:
         pictures["label_names"] = list(labels)
     epsilon = next((part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)), _EPSILON)
-    own = {"epsilon": epsilon, "block": block_in(model), "weights": overrides.weights, "head_type": head_type}
+    own = {
+        "epsilon": epsilon, "block": block_form(model), "weights": overrides.weights, "head_type": head_type
+    }  # fmt: skip
     usual = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None, "head_type": "softmax"}
     own = {key: value for key, value in own.items() if value != usual[key]}
     return {
@@ -68,7 +70,7 @@ def config_of(
     }  # fmt: skip
 
 
-def keep(
+def write_config(
     checkpoint: Checkpoint, model: nn.Module, preprocessing: Preprocessing, labels: tuple[str, ...] = (),
     head_type: HeadType = "softmax",
 ) -> Path:  # fmt: skip
@@ -84,18 +86,21 @@ def keep(
         )
     if config_beside(weights):
         raise CheckpointError(f"{checkpoint.name} has a config.json already. Say there what it leaves open.")
-    _, overrides = split(checkpoint.name)
-    path = place / "config.json" if place.is_dir() else weights.with_name(f"{stem(weights)}.config.json")
+    _, overrides = split_name(checkpoint.name)
+    path = place / "config.json" if place.is_dir() else weights.with_name(f"{file_stem(weights)}.config.json")
     content = config_of(checkpoint, model, preprocessing, labels, head_type)
     with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
         settings = {assumption.name for assumption in checkpoint.assumed}
         if "mapping" in settings and mapping_beside(weights) is None:
-            _write(mapping_file(weights), to_toml(proposed(read(weights, overrides.weights).tensors).mapping))
+            _write(
+                mapping_file(weights),
+                to_toml(propose_mapping(read_tensors(weights, overrides.weights).tensors).mapping),
+            )
         _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path
 
 
-def own_in(config: Mapping[str, Any]) -> Overrides:
+def own_settings(config: Mapping[str, Any]) -> Overrides:
     """Return the settings of a config that timm's form cannot express, from `vitviz`."""
     own = config.get("vitviz")
     own = own if isinstance(own, Mapping) else {}

@@ -34,10 +34,10 @@ from vitviz.engine.formats import (
     timm_config,
 )
 from vitviz.engine.formats.families import architectures, require_plain, timm_module
-from vitviz.engine.formats.folder import refusing, stem, understood
-from vitviz.engine.formats.overrides import Overrides, pools_of
+from vitviz.engine.formats.folder import file_stem, refusing, refusing_malformed_config
+from vitviz.engine.formats.overrides import Overrides, possible_poolings
 from vitviz.engine.forward.tracing import patch_size
-from vitviz.engine.hub.files import CheckpointFiles, registered
+from vitviz.engine.hub.files import CheckpointFiles, timm_record
 from vitviz.errors import CheckpointError
 from vitviz.traces.head_type import HeadType
 
@@ -65,7 +65,7 @@ def load_weights_into(
     """Build and fill a model from the most reliable source (see module); `told` are the user's settings."""
     config, name = files.config, checkpoint.name
     architecture = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
-    if record := registered(checkpoint):
+    if record := timm_record(checkpoint):
         return _by_name(checkpoint.name, asdict(record), tensors, name, own=False)
     if huggingface.is_transformers(config):
         tensors = huggingface.to_timm(tensors, str(config["model_type"]))
@@ -74,12 +74,12 @@ def load_weights_into(
     elif config.get("architecture") and not architecture:
         return _by_config(config, tensors, name, told)
     heads, notes = None, []
-    architecture = architecture or dino.published(tensors)
+    architecture = architecture or dino.published_name(tensors)
     tensors = tensors if architecture else dino.to_timm(tensors)
     if google.is_google(tensors):
         tensors, heads, notes = google.to_timm(tensors, name)
     if architecture:
-        filled = _by_name(architecture, timm_config.default(architecture), tensors, name)
+        filled = _by_name(architecture, timm_config.default_config(architecture), tensors, name)
     else:
         filled = _by_file_name(files.weights, tensors, name, told) or _by_tensors(tensors, name, heads, told)
     return replace(filled, notes=(*notes, *filled.notes))
@@ -99,11 +99,11 @@ def _by_name(
     A user's `own` file may have another number of classes and another size; its positions are not resampled.
     """
     build = partial(timm.create_model, architecture, pretrained=False)
-    model = empty(build, name, tensors)
+    model = build_empty(build, name, tensors)
     with _shaped(name):
         changes = _own_size(model, tensors) if own else {}
     if changes:
-        model = empty(build, name, tensors, **changes)
+        model = build_empty(build, name, tensors, **changes)
     state, resampled = _converted(tensors, model, architecture)
     if resampled and own:
         state |= {key: tensors[key] for key in resampled if key in tensors}  # original shapes, for the error
@@ -112,18 +112,18 @@ def _by_name(
                 f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have"
                 " to be resampled."
             )
-    fill(model, state, name, architecture)
+    fill_weights(model, state, name, architecture)
     notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
     if changes:
         words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
         notes.append(f"Otherwise than {architecture}, as the file wants it: {words}.")
     size = tuple(changes.get("img_size", record["input_size"][-2:]))
-    model = naflex.at_one_size(model, size, name)
+    model = naflex.to_plain_vit(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
     # a fine-tuned model may use another normalisation
-    left_open = [*assumptions.of_pictures(data)] if changes.get("num_classes") else []
+    left_open = [*assumptions.preprocessing_assumptions(data)] if changes.get("num_classes") else []
     if "global_pool" in changes:
-        left_open += assumptions.question("pool", pools_of(model))
+        left_open += assumptions.assumption_with_choices("pool", possible_poolings(model))
     return FilledModel(
         model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open)
     )
@@ -135,16 +135,16 @@ def _by_config(
     """Fill the model of a folder in timm's local-dir form, with timm's interpretation of its config."""
     architecture = str(config["architecture"])
     require_plain(architecture)
-    with understood(name):
+    with refusing_malformed_config(name):
         args, record, notes = timm_config.parse_config(config, name)
     build = partial(timm.create_model, architecture, pretrained=False, pretrained_cfg=record)
-    model = empty(build, name, tensors, **args)
+    model = build_empty(build, name, tensors, **args)
     state, resampled = _converted(tensors, model, architecture)
     state |= {key: tensors[key] for key in resampled if key in tensors}
-    fill(model, state, name, f"its config.json ({architecture})")
-    model = naflex.at_one_size(model, tuple(record["input_size"][-2:]), name)
+    fill_weights(model, state, name, f"its config.json ({architecture})")
+    model = naflex.to_plain_vit(model, tuple(record["input_size"][-2:]), name)
     known = config.get("pretrained_cfg") is not None or "mean" in config
-    left_open = () if known else assumptions.of_pictures(record)
+    left_open = () if known else assumptions.preprocessing_assumptions(record)
     notes = [] if told.normalised and not known else notes
     return FilledModel(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
@@ -152,13 +152,13 @@ def _by_config(
 def _by_transformers(
     files: CheckpointFiles, tensors: Mapping[str, Tensor], name: str, told: Overrides
 ) -> FilledModel:
-    with understood(name):
+    with refusing_malformed_config(name):
         build, entry = huggingface.builder(files.config, tensors, name)
         data, notes = processors.data_config(files.config, files.preprocessor)
-    model = empty(build, name, tensors)
-    fill(model, tensors, name, f"its config.json ({files.config['model_type']})")
+    model = build_empty(build, name, tensors)
+    fill_weights(model, tensors, name, f"its config.json ({files.config['model_type']})")
     known = files.preprocessor is not None
-    left_open = () if known else assumptions.of_pictures(data)
+    left_open = () if known else assumptions.preprocessing_assumptions(data)
     notes = [] if told.normalised and not known else notes
     return FilledModel(model, entry, data, notes=tuple(notes), assumed=left_open)
 
@@ -171,20 +171,20 @@ def _by_file_name(
     Returns None otherwise. Only a file with exactly timm's name needs no assumptions; a name with another
     suffix may come from anyone.
     """
-    called = stem(weights)
+    called = file_stem(weights)
     parts = [name for name in architectures() if re.match(rf"{re.escape(name)}(?![^\W_])", called)]
     if not parts:
         return None
     architecture = called if timm.models.is_model_pretrained(called) else max(parts, key=len)
     try:
-        record = timm_config.default(architecture)
+        record = timm_config.default_config(architecture)
         filled = _by_name(architecture, record, tensors, name)
     except CheckpointError:
         return None
     whole = called == architecture or weights.name == str(record.get("url") or "").rpartition("/")[2]
     if whole and filled.model.num_classes == record["num_classes"]:
         return filled
-    left_open = assumptions.of_model(filled.model, tensors, filled.data, told.heads is not None)
+    left_open = assumptions.model_assumptions(filled.model, tensors, filled.data, told.heads is not None)
     return replace(filled, assumed=left_open)
 
 
@@ -195,10 +195,10 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     """
     with _shaped(name):
         architecture, args, notes = inference.architecture_of(tensors, name, heads or told.heads)
-    model = empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
+    model = build_empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
     state, _ = _converted(tensors, model, architecture)
-    fill(model, state, name, f"what its tensors tell ({architecture})")
-    usual = "one half" if heads else assumptions.family(tensors, name)
+    fill_weights(model, state, name, f"what its tensors tell ({architecture})")
+    usual = "one half" if heads else assumptions.family_normalisation(tensors, name)
     if args["pre_norm"] and told.activation is None:
         notes.append(
             "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
@@ -212,7 +212,7 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     data = {**assumptions.NORMALISATIONS[usual or "ImageNet"].said(), "interpolation": "bicubic"}
     data |= {"input_size": (args["in_chans"], *args["img_size"])}
     data |= {"crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
-    left_open = () if heads else assumptions.of_model(model, tensors, data, told.heads is not None)
+    left_open = () if heads else assumptions.model_assumptions(model, tensors, data, told.heads is not None)
     return FilledModel(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
 
 
@@ -253,7 +253,7 @@ class _Counted(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def empty(
+def build_empty(
     build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
 ) -> nn.Module:
     """Build a model on torch's meta device, which takes no memory until the model is filled.
@@ -294,7 +294,7 @@ def fuse_attention(model: nn.Module) -> None:
             module.fused_attn = True
 
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
+def fill_weights(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) -> None:
     """Allocate an `empty` model's memory and strictly load tensors in timm's layout, in place.
 
     Raises CheckpointError before allocation, with the first three keys that are missing, unexpected or of
@@ -308,7 +308,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], name: str, what: str) 
         )
     tables = sum(buffer.nbytes for buffer in model.buffers())
     what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
-    memory.require(tables, memory.CPU, what, advice)
+    memory.require_memory(tables, memory.CPU, what, advice)
     model.to_empty(device="cpu")
     for module in model.modules():
         # timm's initialiser of computed, untrained tables

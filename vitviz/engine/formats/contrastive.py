@@ -18,19 +18,20 @@ TOWERS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # both 
 _TEXTS = re.compile(r"(module\.)?(logit_scale$|text_projection|visual(_projection)?\.|text\.)")
 
 
-def projecting(name: str) -> bool:
+def is_contrastive_name(name: str) -> bool:
     """Return True if a timm name denotes such a checkpoint; ones fine-tuned on ImageNet have a classifier.
 
-    >>> projecting("vit_base_patch32_clip_224.openai"), projecting("vit_base_patch32_clip_224.openai_ft_in1k")
+    >>> is_contrastive_name("vit_base_patch32_clip_224.openai"),
+    ...     is_contrastive_name("vit_base_patch32_clip_224.openai_ft_in1k")
     (True, False)
     """
     return bool(re.search(r"_clip_|_pe_core_|_mci_", name)) and not re.search(r"_in(1|12|21|22)k", name)
 
 
-def holds_both(tensors: Iterable[str]) -> bool:
+def has_both_towers(tensors: Iterable[str]) -> bool:
     """Return True if the tensor names are open_clip's for both towers.
 
-    >>> holds_both(["visual.proj", "token_embedding.weight"]), holds_both(["visual.proj"])
+    >>> has_both_towers(["visual.proj", "token_embedding.weight"]), has_both_towers(["visual.proj"])
     (True, False)
     """
     names = set(tensors)
@@ -38,7 +39,7 @@ def holds_both(tensors: Iterable[str]) -> bool:
     return bool(read) and any(name.startswith("visual.") for name in names)
 
 
-def projects(weights: Path, tensors: Iterable[str], name: str, outputs: int, labels: bool) -> bool:
+def outputs_projection(weights: Path, tensors: Iterable[str], name: str, outputs: int, labels: bool) -> bool:
     """Return True if the model's `outputs` are a projection rather than class scores.
 
     Evidence is the names of the file's tensors, open_clip's config beside the file, or timm's record of the
@@ -50,4 +51,8 @@ def projects(weights: Path, tensors: Iterable[str], name: str, outputs: int, lab
     model = read_json(beside).get("model_cfg") if beside.is_file() else None
     if isinstance(model, Mapping) and model.get("embed_dim") == outputs or any(map(_TEXTS.match, tensors)):
         return True
-    return projecting(name) and is_model_pretrained(name) and get_pretrained_cfg(name).num_classes == outputs
+    return (
+        is_contrastive_name(name)
+        and is_model_pretrained(name)
+        and get_pretrained_cfg(name).num_classes == outputs
+    )

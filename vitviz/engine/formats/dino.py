@@ -13,7 +13,7 @@ DINOV3 = {
 }  # fmt: skip
 
 
-def published(tensors: Mapping[str, Tensor]) -> str | None:
+def published_name(tensors: Mapping[str, Tensor]) -> str | None:
     """Return timm's name of the published model whose tensors have these names and sizes; None for others."""
     patches, token = tensors.get("patch_embed.proj.weight"), tensors.get("mask_token")
     if patches is None or patches.ndim != 4 or token is None or token.ndim != 2:  # MAE's token has 3 axes

@@ -33,7 +33,7 @@ def weights_file(folder: Path) -> Path | None:
     return paths[0] if len(paths) == 1 else None
 
 
-def stem(weights: Path) -> str:
+def file_stem(weights: Path) -> str:
     """Return a weights file's name without its suffix."""
     endings = filter(weights.name.endswith, SUFFIXES)
     return weights.name.removesuffix(next(endings, weights.suffix))
@@ -44,7 +44,7 @@ def config_file(weights: Path) -> Path:
 
     For weights in a folder `snapshots`, config.json is in the parent folder.
     """
-    own = weights.with_name(f"{stem(weights)}.config.json")
+    own = weights.with_name(f"{file_stem(weights)}.config.json")
     folder = weights.parent.parent if weights.parent.name == "snapshots" else weights.parent
     return own if own.is_file() else folder / "config.json"
 
@@ -86,13 +86,13 @@ def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
         raise CheckpointError(fill(sentence, why)) from error
 
 
-def understood(name: str) -> AbstractContextManager[None]:
+def refusing_malformed_config(name: str) -> AbstractContextManager[None]:
     """Convert errors of code that reads a malformed config to CheckpointError."""
     kinds = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
     return refusing(f"{name}: its config.json cannot be understood ({{why}}). Correct it.", *kinds)
 
 
-def permitted(name: str) -> AbstractContextManager[None]:
+def refusing_permission_errors(name: str) -> AbstractContextManager[None]:
     """Convert PermissionError to CheckpointError, so that no other place is searched."""
     right = "Give it the right to read the file and its folder."
     return refusing(f"{name} may not be read: this program has no permission. {right}", PermissionError)
@@ -106,7 +106,7 @@ def is_index(path: Path) -> bool:
     return path.name.endswith(INDICES)
 
 
-def listed(index: Path) -> dict[str, set[str]]:
+def shard_names(index: Path) -> dict[str, set[str]]:
     """Return an index's shards by file name, sorted, each with the names of its tensors.
 
     Raises CheckpointError if the index is empty or names anything but plain file names of its own format.
@@ -135,7 +135,7 @@ def shards(index: Path) -> dict[Path, set[str]]:
     hub's cache, index and shards are links into one folder of blobs, so a shard may lie beside the index's
     target.
     """
-    paths = {index.parent / name: tensors for name, tensors in listed(index).items()}
+    paths = {index.parent / name: tensors for name, tensors in shard_names(index).items()}
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
         first, *more = missing

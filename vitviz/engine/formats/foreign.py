@@ -28,12 +28,12 @@ _KINDS = {
 }  # fmt: skip
 
 
-def described(names: Iterable[str]) -> str | None:
+def describe_foreign(names: Iterable[str]) -> str | None:
     """Return what tensors of these names are, and what to do; None if unknown.
 
     The text completes a sentence that begins with the file's name.
 
-    >>> described(["layer1.0.conv1.weight"])
+    >>> describe_foreign(["layer1.0.conv1.weight"])
     'is a ResNet, which has no attention over patches. Choose a plain Vision Transformer.'
     """
     text = "\n".join(names)

@@ -26,8 +26,8 @@ from vitviz.engine.formats import limits, towers
 from vitviz.engine.formats.dino import DINOV3
 from vitviz.engine.formats.families import transformers_refusal
 from vitviz.engine.formats.inference import entry_name
-from vitviz.engine.formats.processors import pair
-from vitviz.engine.forward.positions import of_transformers
+from vitviz.engine.formats.processors import height_and_width
+from vitviz.engine.forward.positions import mark_as_transformers
 from vitviz.errors import CheckpointError, UnsupportedModel, quoted
 from vitviz.traces.head_type import HeadType
 
@@ -225,7 +225,7 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def _tower(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    args |= towers.arguments(tensors)
+    args |= towers.model_arguments(tensors)
     return partial(VisionTransformer, **args), _plain_entry(args)
 
 
@@ -257,7 +257,7 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
     `tensors` come from `to_timm`. Raises UnsupportedModel or CheckpointError for an unknown model type or
     activation, and for options that timm's model of this type does not support.
     """
-    config = towers.flat(config)
+    config = towers.vision_config(config)
     kind = str(config["model_type"])
     if kind not in _BUILDERS:
         reason = transformers_refusal(kind)
@@ -278,18 +278,22 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
         )
     limits.require_depth(config["num_hidden_layers"], tensors, name)
     width = config["hidden_size"]
-    patch = pair(config.get("patch_size", 16))
+    patch = height_and_width(config.get("patch_size", 16))
     args: Args = {
-        "img_size": pair(config.get("image_size", 224)), "in_chans": config.get("num_channels", 3),
-        "patch_size": patch[0] if patch[0] == patch[1] else patch, "embed_dim": width,
-        "depth": config["num_hidden_layers"], "num_heads": config["num_attention_heads"],
+        "img_size": height_and_width(config.get("image_size", 224)),
+        "in_chans": config.get("num_channels", 3),
+        "patch_size": patch[0] if patch[0] == patch[1] else patch,
+        "embed_dim": width,
+        "depth": config["num_hidden_layers"],
+        "num_heads": config["num_attention_heads"],
         "mlp_ratio": (len(hidden) + 0.5) / width,  # timm takes the floor of ratio * width
-        "qkv_bias": bool(config.get("qkv_bias", True)), "act_layer": _ACTIVATIONS[activation],
+        "qkv_bias": bool(config.get("qkv_bias", True)),
+        "act_layer": _ACTIVATIONS[activation],
         "norm_layer": partial(LayerNorm, eps=config.get("layer_norm_eps", 1e-12)),
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
-    }  # fmt: skip
+    }
     build, entry = _BUILDERS[kind](args, config, tensors, name)
-    return lambda: of_transformers(build(), antialias=kind == "dinov2_with_registers"), entry
+    return lambda: mark_as_transformers(build(), antialias=kind == "dinov2_with_registers"), entry
 
 
 _PROBLEMS: dict[Any, HeadType] = {

@@ -23,7 +23,7 @@ import timm
 import torch
 from torch import Tensor
 
-from vitviz.engine.formats.foreign import described
+from vitviz.engine.formats.foreign import describe_foreign
 from vitviz.errors import CheckpointError
 
 # Width -> heads of published ViTs without 64 dimensions per head: so400m (SigLIP), H (paper, table 1),
@@ -57,7 +57,7 @@ def architecture_of(
     numbers = (found[1] for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key)))
     depth = 1 + max(map(int, numbers), default=-1)
     if patches is None or patches.ndim != 4 or not depth or "blocks.0.attn.qkv.weight" not in tensors:
-        if kind := described(tensors):
+        if kind := describe_foreign(tensors):
             raise CheckpointError(f"{name} {kind}")
         first = ", ".join(list(tensors)[:3])
         raise CheckpointError(
@@ -108,7 +108,7 @@ def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
     norm = tensors.get("blocks.0.attn.q_norm.weight")
     if norm is not None and 0 < len(norm) < width:
         return width // len(norm), []
-    counted = heads_shown(tensors)
+    counted = infer_heads(tensors)
     if counted is not None:
         return counted, []
     heads = _HEADS.get(width) or likely_heads(width)[0]
@@ -182,9 +182,9 @@ def likely_heads(width: int) -> tuple[int, ...]:
     return tuple(usual or nearest[:_OTHERS])
 
 
-def heads_shown(tensors: Mapping[str, Tensor]) -> int | None:
+def infer_heads(tensors: Mapping[str, Tensor]) -> int | None:
     """Infer a plain ViT's number of heads from its weights in timm's layout; None if they are ambiguous."""
-    ratios = contrasts(tensors)
+    ratios = head_count_contrasts(tensors)
     if len(ratios) < 2:
         return None
     (best, second) = sorted(ratios, key=lambda heads: ratios[heads][0])[-1:-3:-1]
@@ -192,7 +192,7 @@ def heads_shown(tensors: Mapping[str, Tensor]) -> int | None:
     return best if errors >= _CLEAR and explained >= _AHEAD * max(ratios[second][0], 0.0) else None
 
 
-def contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
+def head_count_contrasts(tensors: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
     """Score every possible number of heads by the block structure of the row similarities.
 
     Returns, per number of heads, the variance that its blocks explain (a signed sum of squares) and the

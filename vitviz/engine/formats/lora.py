@@ -16,7 +16,7 @@ CONFIG = "adapter_config.json"
 _MERGE = "Merge it with PEFT (model.merge_and_unload()) and save that model."
 
 
-def merged(
+def merge_adapter(
     base: Mapping[str, Tensor], adapter: Mapping[str, Tensor], config: Mapping[str, Any], name: str,
     renamed: Callable[[str], str],
 ) -> dict[str, Tensor]:  # fmt: skip

@@ -40,7 +40,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from vitviz.engine.formats.folder import refusing, stem
+from vitviz.engine.formats.folder import file_stem, refusing
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.errors import CheckpointError, quoted
 
@@ -92,7 +92,7 @@ class NameMap:
                     f"{name}: its mapping makes {ours} of both {held[key][0]} and {theirs}. Mend one line."
                 )
             held[key] = theirs, tensor
-        joined = {ours: _stacked(ours, parts, self._parts(ours), name) for ours, parts in stacks.items()}
+        joined = {ours: _stack_parts(ours, parts, self._parts(ours), name) for ours, parts in stacks.items()}
         if both := sorted(joined.keys() & single.keys()):
             raise CheckpointError(f"{name}: its mapping makes {both[0]} twice. Mend [names] or [stack].")
         return self._shaped({ours: tensor for ours, (_, tensor) in single.items()} | joined, name)
@@ -154,7 +154,9 @@ class NameMap:
         return rearrange(weight, f"width ({order}) -> width channel row col", row=side, col=side, channel=3)
 
 
-def _stacked(ours: str, parts: Mapping[tuple[int, int], tuple[str, Tensor]], kinds: int, name: str) -> Tensor:
+def _stack_parts(
+    ours: str, parts: Mapping[tuple[int, int], tuple[str, Tensor]], kinds: int, name: str
+) -> Tensor:
     heads = 1 + max(head for _, head in parts)
     missing = next(((p, h) for p in range(kinds) for h in range(heads) if (p, h) not in parts), None)
     if missing is not None:
@@ -168,11 +170,11 @@ def _stacked(ours: str, parts: Mapping[tuple[int, int], tuple[str, Tensor]], kin
 
 
 def _match(pattern: str, name: str) -> re.Match | None:
-    return _compiled(pattern).fullmatch(name)
+    return _compile_pattern(pattern).fullmatch(name)
 
 
 @lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern:
+def _compile_pattern(pattern: str) -> re.Pattern:
     """Compile a pattern of a mapping; a repeated placeholder must match the same text."""
     expression = re.escape(pattern)
     for placeholder, (group, kind) in _STANDS_FOR.items():
@@ -200,7 +202,7 @@ _MODEL = ("heads", "epsilon", "activation", "pool", "block", "head_type", "patch
 
 def mapping_file(weights: Path) -> Path:
     """Return the path of a weights file's mapping: same folder and name, suffix .toml."""
-    return weights.with_name(f"{stem(weights)}.toml")
+    return weights.with_name(f"{file_stem(weights)}.toml")
 
 
 def mapping_beside(weights: Path) -> NameMap | None:
@@ -216,10 +218,10 @@ def mapping_at(path: str | PathLike) -> NameMap:
     with reading, refusing(f"{path.name} is no text in UTF-8. Save it again as such.", UnicodeDecodeError):
         if path.stat().st_size > LARGEST:
             raise CheckpointError(f"{path.name} has more than {LARGEST:,} bytes; a mapping is a few lines.")
-        return parsed(path.read_text(encoding="utf-8"), path.name)
+        return parse_mapping(path.read_text(encoding="utf-8"), path.name)
 
 
-def parsed(text: str, name: str) -> NameMap:
+def parse_mapping(text: str, name: str) -> NameMap:
     """Parse a mapping from TOML text. Raises CheckpointError, with the line of a syntax error."""
     wrong = f"{name} is not valid TOML: {{said}}. Mend that line."
     with refusing(wrong, tomllib.TOMLDecodeError, RecursionError):

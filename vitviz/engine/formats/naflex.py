@@ -60,7 +60,7 @@ class NaFlexAtOneSize(VisionTransformer):
         self.pos_embed = nn.Parameter(table, requires_grad=False)
 
 
-def at_one_size(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module:
+def to_plain_vit(model: nn.Module, size: tuple[int, int], name: str) -> nn.Module:
     """Convert a filled NaFlex model to a plain ViT of `size` (height, width) that shares its weights.
 
     Other models are returned unchanged. Raises UnsupportedModel for a NaFlex model with parts that a plain

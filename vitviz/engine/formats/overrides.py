@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from vitviz.engine.images.preprocess import CROP_MODES, INTERPOLATIONS
 from vitviz.errors import CheckpointError, VitvizError, quoted, whole_number
 from vitviz.traces.head_type import HEAD_TYPES, HeadType
-from vitviz.traces.text_classes import plain
+from vitviz.traces.text_classes import plain_name
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU, "gelu_tanh": partial(nn.GELU, approximate="tanh"), "quick_gelu": QuickGELU,
@@ -157,16 +157,16 @@ class Overrides:
             for module in model.modules():
                 if isinstance(module, nn.LayerNorm):
                     module.eps = float(self.epsilon)
-        if self.pool is not None and self.pool != pool_in(model):
-            if self.pool not in pools_of(model):
+        if self.pool is not None and self.pool != pooling_name(model):
+            if self.pool not in possible_poolings(model):
                 raise CheckpointError(
                     f"The classifier of {name} cannot read {quoted(self.pool)}; expected"
-                    f" {' or '.join(pools_of(model)) or 'what its architecture fixes'}."
+                    f" {' or '.join(possible_poolings(model)) or 'what its architecture fixes'}."
                 )
             kind = self.pool.removesuffix(" of all")
             model.global_pool, model.pool_include_prefix = _POOLS[kind], kind != self.pool
-        if self.block is not None and self.block != block_in(model):
-            if self.block not in blocks_of(model):
+        if self.block is not None and self.block != block_form(model):
+            if self.block not in possible_block_forms(model):
                 raise CheckpointError(
                     f"{name} cannot have blocks in {self.block} form: its parts, such as LayerScale, fix"
                     " where its norms stand."
@@ -184,7 +184,7 @@ class Overrides:
         return data
 
 
-def activation_in(module: Any) -> str | None:
+def activation_name(module: Any) -> str | None:
     """Return an activation's name in `ACTIVATIONS`, or None for any other module."""
     if isinstance(module, nn.GELU):
         return "gelu" if module.approximate == "none" else "gelu_tanh"
@@ -192,7 +192,7 @@ def activation_in(module: Any) -> str | None:
     return next((name for kind, name in kinds.items() if isinstance(module, kind)), None)
 
 
-def pool_in(model: nn.Module) -> str | None:
+def pooling_name(model: nn.Module) -> str | None:
     """Return the pooling of timm's plain ViT, as in `POOLS`; None for other models or poolings."""
     if type(model) is not VisionTransformer:
         return None
@@ -201,9 +201,9 @@ def pool_in(model: nn.Module) -> str | None:
     return f"{kind} of all" if kind and everything else kind
 
 
-def pools_of(model: nn.Module) -> list[str]:
+def possible_poolings(model: nn.Module) -> list[str]:
     """Return all poolings that fit the model's tensors, the current one first."""
-    now = pool_in(model)
+    now = pooling_name(model)
     if now is None:
         return []
     tokens = ["class"] if model.has_class_token else []
@@ -212,22 +212,22 @@ def pools_of(model: nn.Module) -> list[str]:
     return list(dict.fromkeys([now, *kinds, *(everything if model.num_prefix_tokens else [])]))
 
 
-def block_in(model: nn.Module) -> str | None:
+def block_form(model: nn.Module) -> str | None:
     """Return the norm placement of a model's blocks, as in `BLOCKS`; None for blocks of another class."""
     return next((name for name, kind in BLOCKS.items() if kind is type(model.blocks[0])), None)
 
 
-def blocks_of(model: nn.Module) -> list[str]:
+def possible_block_forms(model: nn.Module) -> list[str]:
     """Return all block forms that fit the model's tensors, the current one first; empty with LayerScale."""
-    now = block_in(model)
+    now = block_form(model)
     scaled = not isinstance(getattr(model.blocks[0], "ls1", nn.Identity()), nn.Identity)
     return [] if now is None or scaled else list(dict.fromkeys([now, *BLOCKS]))
 
 
-def split(name: str) -> tuple[str, Overrides]:
+def split_name(name: str) -> tuple[str, Overrides]:
     """Split a checkpoint's name into the plain name and the settings of its query."""
-    own, mark, text = plain(name).partition("?")
-    return (own, Overrides.parse(text)) if own and mark else (plain(name), Overrides())
+    own, mark, text = plain_name(name).partition("?")
+    return (own, Overrides.parse(text)) if own and mark else (plain_name(name), Overrides())
 
 
 def _with_heads(attention: nn.Module, heads: int, name: str) -> None:

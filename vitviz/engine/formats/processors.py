@@ -76,8 +76,8 @@ def data_config(
     `input_size` is the processor's output size. Raises CheckpointError with the field's name for an
     unsupported value.
     """
-    config = towers.flat(config)
-    kind, own = str(config["model_type"]), pair(config.get("image_size", 224))
+    config = towers.vision_config(config)
+    kind, own = str(config["model_type"]), height_and_width(config.get("image_size", 224))
     data = {**_DEFAULTS[kind], "input_size": (config.get("num_channels", 3), *own)}
     if preprocessor is None:
         steps = Processor(own, in_fractions=kind == "dinov3_vit")
@@ -108,7 +108,7 @@ def data_config(
     ]
 
 
-def pair(size: Any) -> Pair:
+def height_and_width(size: Any) -> Pair:
     """Return (height, width) of a size given as one number or two."""
     height, width = (size, size) if isinstance(size, int) else size
     return int(height), int(width)

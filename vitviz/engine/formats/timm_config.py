@@ -35,7 +35,7 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
         notes.append(
             f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used."
         )
-    base = default(str(config["architecture"]))
+    base = default_config(str(config["architecture"]))
     usual = tuple(base["input_size"])
     if pretrained is not None:  # as timm does; but the architecture defines the default and any fixed size
         base = asdict(PretrainedCfg()) | {name: base[name] for name in ("input_size", "fixed_input_size")}
@@ -46,7 +46,7 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
             f"{name}: its config.json has fixed_input_size false, so that timm builds it for an input of"
             f" {usual[1]} x {usual[2]} px, and input_size is {height} x {width}. Add img_size to model_args."
         )
-    notes += on_request(record)
+    notes += inactive_settings_note(record)
     size = args.get("img_size", (height, width))
     height, width = (size, size) if isinstance(size, int) else size
     record["input_size"] = (args.get("in_chans", channels), height, width)
@@ -54,12 +54,12 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
     return args, record, notes
 
 
-def default(architecture: str) -> dict[str, Any]:
+def default_config(architecture: str) -> dict[str, Any]:
     """Return timm's default pretrained_cfg of an architecture, without labels.
 
     Defaults differ between families: DeiT's mean is not ViT's.
 
-    >>> default("deit_tiny_patch16_224")["mean"], default("vit_tiny_patch16_224")["mean"]
+    >>> default_config("deit_tiny_patch16_224")["mean"], default_config("vit_tiny_patch16_224")["mean"]
     ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
     """
     unknown = f"timm has no checkpoint {quoted(architecture)}. Leave out the part after the dot."
@@ -68,7 +68,7 @@ def default(architecture: str) -> dict[str, Any]:
     return {**asdict(record), "label_names": None, "label_descriptions": None}
 
 
-def on_request(record: Mapping[str, Any]) -> list[str]:
+def inactive_settings_note(record: Mapping[str, Any]) -> list[str]:
     """Return at most one sentence, on pretrained_cfg settings that timm's transform uses only on request."""
     named = [f"{name} {record[name]}" for name in ("test_input_size", "test_crop_pct") if record.get(name)]
     if not named:
@@ -106,12 +106,12 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
     return ()
 
 
-def in_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
+def parse_label_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
     """Parse user-written labels, one per line in the order of the logits.
 
     Raises CheckpointError if their number differs from `classes` or a line is empty.
 
-    >>> in_lines("cat\\ndog\\n", 2, "mine.pth")
+    >>> parse_label_lines("cat\\ndog\\n", 2, "mine.pth")
     ('cat', 'dog')
     """
     lines = tuple(line.strip() for line in text.removeprefix("\ufeff").rstrip().splitlines())

@@ -52,7 +52,7 @@ def kind_of(model_type: str) -> str | None:
     return kind if kind in _KINDS else None
 
 
-def flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def vision_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the config of the vision tower with all defaults; other configs unchanged."""
     kind = kind_of(str(config["model_type"]))
     if kind is None:
@@ -85,7 +85,7 @@ def to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def model_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return timm's arguments for tensors of `to_timm`: class token, norms and pooling."""
     if "cls_token" in tensors:
         averaged = "norm.weight" not in tensors

@@ -80,7 +80,7 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def arrays(path: Path) -> dict[str, Tensor]:
+def read_arrays(path: Path) -> dict[str, Tensor]:
     """Read the arrays of an .npz file.
 
     Raises CheckpointError for Python objects, which could run code, and for archives above the limits.
@@ -307,7 +307,7 @@ class Read(NamedTuple):
     sets: tuple[str, ...]  # names of all sets of weights in the file, the one read first
 
 
-def read(path: Path, chosen: str | None = None) -> Read:
+def read_tensors(path: Path, chosen: str | None = None) -> Read:
     """Read the named tensors of a file, or of all shards of an index.
 
     If the file has several sets of weights (`model` and `ema`, `student` and `teacher`), `chosen` selects
@@ -407,7 +407,7 @@ def _content(path: Path) -> Any:
             require_whole(path)
             return tensors_in(path.read_bytes())
         if path.suffix == ".npz":
-            return arrays(path)
+            return read_arrays(path)
         return _unpickled(path)
     except CheckpointError:
         raise
@@ -443,11 +443,11 @@ def _join_shards(index: Path) -> dict[str, Any]:
     return joined
 
 
-def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Read tensor names and shapes from safetensors headers, of all shards; {} for other or damaged files."""
     try:
         if is_index(path):
-            return {name: shape for shard in shards(path) for name, shape in shapes(shard).items()}
+            return {name: shape for shard in shards(path) for name, shape in read_shapes(shard).items()}
         content = _parsed(path)[0] if path.suffix == ".safetensors" else {}
         return {name: tuple(map(operator.index, entry["shape"])) for name, entry in content.items()}
     except (CheckpointError, OSError, KeyError, TypeError, AttributeError):

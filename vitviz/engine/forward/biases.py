@@ -37,11 +37,11 @@ def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) 
 
 
 def _dense(mask: Tensor) -> Float[Tensor, "#image #head #query key"]:
-    mask = additive(mask.detach(), torch.float32)
+    mask = to_additive_mask(mask.detach(), torch.float32)
     return mask[(None,) * (4 - mask.ndim)].float()
 
 
-def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def to_additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Return an additive mask; in a boolean mask, True marks the keys that a query may attend to."""
     if mask.dtype != torch.bool:
         return mask

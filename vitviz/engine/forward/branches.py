@@ -71,7 +71,7 @@ def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
     )
 
 
-def points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
+def branch_points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
     """Yield the hook points of branches: (module, True if its input is recorded, event name)."""
     pooling = pooling_or_none(model)
     if pooling is None:

@@ -142,7 +142,7 @@ class AttentionInterceptor(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         # A user's hook may run another pass inside this one; only the innermost pass handles the call.
         ours = self._every or func is F.scaled_dot_product_attention
-        if ours and hooks.innermost() is self:
+        if ours and hooks.innermost_listener() is self:
             return self._owner.attend(self._layer, func, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
@@ -154,7 +154,7 @@ def listening(
     """Send hook events and attention calls (or `every` torch call) of this thread's passes to `listener`."""
     require_known(model, "how its heads and MLPs write into its tokens")
     seam = AttentionInterceptor(listener, every)
-    with hooks.wired(model, blocks, seam, check), seam:
+    with hooks.hooks_installed(model, blocks, seam, check), seam:
         yield
 
 

@@ -20,7 +20,7 @@ def resized_copy(model: nn.Module, size: tuple[int, int]) -> nn.Module:
     """
     if size_of(model, size) == size:
         return model
-    variant = lending(model)
+    variant = copy_sharing_weights(model)
     variant.set_input_size(img_size=size)
     positions.follow_transformers(variant, model)
     return variant.to(next(model.parameters()).device).eval()  # set_input_size created new tables
@@ -31,9 +31,9 @@ def size_of(model: nn.Module, default: tuple[int, int]) -> tuple[int, int]:
     return tuple(getattr(getattr(model, "patch_embed", None), "img_size", None) or default)
 
 
-def lending(model: nn.Module) -> nn.Module:
+def copy_sharing_weights(model: nn.Module) -> nn.Module:
     """Return a copy that shares every weight but no module, so that parts can be replaced during passes."""
-    return hooks.copied(model, {id(parameter): parameter for parameter in model.parameters()})
+    return hooks.copy_without_hooks(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
 _RECOMPUTED = (BasePruningMethod, SpectralNorm, WeightNorm)
@@ -47,7 +47,7 @@ def with_permanent_weights(model: nn.Module) -> nn.Module:
     """
     if not any(_recomputing(module) for module in model.modules()):
         return model
-    twin = hooks.copied(model, {})
+    twin = hooks.copy_without_hooks(model, {})
     for module in twin.modules():
         for number, hook in _recomputing(module):
             hook.remove(module)
@@ -69,4 +69,4 @@ def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype, own:
         id(parameter): nn.Parameter(parameter.detach().to(device, dtype, copy=own), requires_grad=False)
         for parameter in model.parameters()
     }
-    return hooks.copied(model, moved).to(device, dtype).eval()
+    return hooks.copy_without_hooks(model, moved).to(device, dtype).eval()

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 from vitviz.analyses.effects import SIDES
 from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.readout_stage import Pooling
-from vitviz.analyses.upstream import Stream, Writer, read
+from vitviz.analyses.upstream import Stream, Writer, read_projection
 from vitviz.engine.ablation import apply_ablation
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.device import inference_context, memory_guard
 from vitviz.engine.forward import capture, tracing
 from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.inspector import Inspector
@@ -105,7 +105,7 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     """Record all contributions of a model for an input batch of one; see `stream_of`."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
     listener = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
-    with plainly(pixels.device), capture.listening(model, blocks, listener):
+    with inference_context(pixels.device), capture.listening(model, blocks, listener):
         model(pixels)
     recording, branches = listener.own.recording, listener.branches
     first, last = (frozen_copy(recording.tokens[i][0]) for i in (0, -1))
@@ -239,7 +239,9 @@ class _Edged:
             for (side, _, head), less in zip(readers, () if missing is None else missing, strict=False):
                 tokens = self.entering[image] - less
                 sides[side] = sides[side].clone()
-                sides[side][image, head] = read(self.ledger, self.stream, layer, head, side, tokens)
+                sides[side][image, head] = read_projection(
+                    self.ledger, self.stream, layer, head, side, tokens
+                )
         output = kernel(*sides.values(), *others, **named)
         self.heads.append(output)
         return output
@@ -257,7 +259,7 @@ class _Edged:
         return changed
 
 
-def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream:
+def mean_replacements(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream:
     """Return the writers' replacements: means over images; for the embedding, the mean over these patches."""
     trace = ledger.trace
     means = inspector.reference(trace.view.picture.shape[:2]).parts(trace.length)
@@ -272,7 +274,7 @@ def usual_of(inspector: Inspector, ledger: LogitTerms, stream: Stream) -> Stream
     return replace(stream, embedding=embedding, heads=heads, mlps=tuple(mlps))
 
 
-def less(stream: Stream, usual: Stream) -> Stream:
+def subtract_replacements(stream: Stream, usual: Stream) -> Stream:
     """Return the writers' contributions minus their replacements."""
     differences = {
         name: tuple(one - two for one, two in zip(getattr(stream, name), getattr(usual, name), strict=True))
@@ -282,7 +284,7 @@ def less(stream: Stream, usual: Stream) -> Stream:
 
 
 @in_float32()
-def without_edges(
+def edge_ablation_logits(
     inspector: Inspector,
     ledger: LogitTerms,
     stream: Stream,
@@ -300,10 +302,10 @@ def without_edges(
     prepared, size = inspector.forward.prepare(trace.view, None)
     with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
         pixels = inspector.forward.pixels([prepared])
-        return edged(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
+        return logits_without_edges(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
 
 
-def edged(
+def logits_without_edges(
     model: nn.Module, pixels: Tensor, ledger: LogitTerms, stream: Stream, removals, usual=None
 ) -> Tensor:
     """Return `without_edges`'s logits for a model and an input batch of one."""
@@ -311,5 +313,5 @@ def edged(
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, LocalizedText(MIXED)))
     listener = _Edged(blocks, ledger, stream, removals, usual)
-    with plainly(pixels.device), capture.listening(model, blocks, listener):
+    with inference_context(pixels.device), capture.listening(model, blocks, listener):
         return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitviz.engine.forward.biases import additive
+from vitviz.engine.forward.biases import to_additive_mask
 from vitviz.engine.forward.recording import TensorChange
 from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
@@ -48,7 +48,7 @@ class Edit:
         if self.hidden is not None:
             hidden = self.hidden.to(query.device)
             unseen = query.new_zeros(self.grid.tokens).index_fill(0, hidden, float("-inf"))
-            bias = unseen if mask is None else additive(mask, query.dtype) + unseen
+            bias = unseen if mask is None else to_additive_mask(mask, query.dtype) + unseen
             return bias.expand(*bias.shape[:-2], query.shape[-2], self.grid.tokens)
         if mask is None or self.places is None:
             return mask
@@ -85,7 +85,7 @@ def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead
     return Edit(places, grid, heads, changes, without=without, kept=kept)
 
 
-def watching(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Outputs]:
+def recording_edit(grid: Grid, layers: int, kept: tuple[int, ...] | None = None) -> tuple[Edit, Outputs]:
     """Return an edit that only drops patches outside `kept`, and the outputs that its pass will record."""
     edit, seen = edit_of(Ablation(), grid, kept, Outputs()), Outputs()
     changes = dict(edit.changes)
@@ -111,13 +111,15 @@ def heads_of(block: nn.Module) -> int:
 def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
     def change(handed: Tensor) -> Tensor:
         changed = handed.clone()
-        changed[:, some] = in_place(how, handed[:, some], None if instead is None else instead[:, some])
+        changed[:, some] = replacement_value(
+            how, handed[:, some], None if instead is None else instead[:, some]
+        )
         return changed
 
     return change
 
 
-def in_place(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
+def replacement_value(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
     """Return the replacement of an output (..., token, dim): its mean over tokens, 0, or `instead`."""
     if how == "tokens":
         return handed.mean(dim=-2, keepdim=True)

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitviz.engine.forward.biases import additive
+from vitviz.engine.forward.biases import to_additive_mask
 from vitviz.engine.forward.capture import listening
 from vitviz.errors import UnsupportedModel
 
@@ -184,7 +184,7 @@ class GradientPass:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, scale=scale)
         scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
         if attn_mask is not None:
-            scores = scores + additive(attn_mask, scores.dtype)
+            scores = scores + to_additive_mask(attn_mask, scores.dtype)
         attention = torch.softmax(scores, dim=-1)
         inside = 0 <= self._depth <= self._last
         (self.attentions[self._depth] if inside else self.pooling).append(attention)
@@ -192,7 +192,9 @@ class GradientPass:
 
 
 @contextmanager
-def opened(model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True) -> Iterator[GradientPass]:
+def gradient_pass(
+    model: nn.Module, blocks: list[nn.Module], *, held: bool, terms=True
+) -> Iterator[GradientPass]:
     """Run this thread's pass inside the `with` with gradients enabled; leaves nothing on the model.
 
     With `held`, gradients are those of the frozen linear map; otherwise the model's, and every attention is

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward.branches import points
+from vitviz.engine.forward.branches import branch_points
 from vitviz.engine.forward.recording import TensorChange, transformer_blocks
 from vitviz.errors import VitvizError, quoted
 
@@ -43,7 +43,7 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def innermost() -> Listener | None:
+def innermost_listener() -> Listener | None:
     """Return the innermost pass of this thread, or None."""
     return _running.passes[-1][1] if _running.passes else None
 
@@ -77,7 +77,9 @@ _lock = lock_of(sys.modules[__name__])
 
 
 @contextmanager
-def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool) -> Iterator[None]:
+def hooks_installed(
+    model: nn.Module, blocks: list[nn.Module], listener: Listener, check: bool
+) -> Iterator[None]:
     """Send hook events of this thread's passes to `listener`; with `check`, of all modules in blocks."""
     kinds = (False, True) if check else (False,)
     with _lock:
@@ -85,7 +87,7 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
         for kind in kinds:
             wires.needed[kind] += 1
             if wires.needed[kind] == 1:
-                wires.handles[kind] = (_watching if kind else _tapped)(model, blocks, wires)
+                wires.handles[kind] = (_watching if kind else _attach_hooks)(model, blocks, wires)
     _running.passes.append((wires, listener))
     try:
         yield
@@ -99,7 +101,7 @@ def wired(model: nn.Module, blocks: list[nn.Module], listener: Listener, check: 
                         handle.remove()
 
 
-def copied(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
+def copy_without_hooks(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
     """Return a copy with the parameters `instead`, by `id`, without vitviz's hooks; other hooks stay.
 
     Passes may run during the copy. Results of a recorded computation that modules hold are copied detached.
@@ -122,7 +124,7 @@ def mlp_of(block: nn.Module) -> nn.Module | None:
     return getattr(block, "mlp", None) or getattr(block, "mlp_out_proj", None)
 
 
-def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
+def _attach_hooks(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
     handles = []
     for layer, block in enumerate(blocks):
         handles.append(block.register_forward_pre_hook(HookHandle(wires, "input", layer), with_kwargs=True))
@@ -135,7 +137,7 @@ def _tapped(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> li
     dropped = getattr(model, "pos_drop", None)
     if getattr(model, "pos_embed", None) is not None and isinstance(dropped, nn.Module):
         handles.append(dropped.register_forward_pre_hook(HookHandle(wires, "positions")))
-    for module, entering, moment in points(model, blocks):
+    for module, entering, moment in branch_points(model, blocks):
         hook = module.register_forward_pre_hook if entering else module.register_forward_hook
         handles.append(hook(HookHandle(wires, moment)))
     return handles

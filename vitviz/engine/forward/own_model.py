@@ -46,7 +46,7 @@ class OwnModel(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the output for one batch, as `answer_of` picks it from what the module returns."""
-        return answer_of(self.module(pixels), self.output, type(self.module).__name__)
+        return class_scores_of(self.module(pixels), self.output, type(self.module).__name__)
 
     def _apply(self, fn, recurse=True):
         return self if self.in_place else super()._apply(fn, recurse)
@@ -71,7 +71,7 @@ def require_known(model: nn.Module, part: str) -> None:
         raise UnsupportedModel(not_applicable(model.name, UNKNOWN.format(part=part)))
 
 
-def answer_of(returned: Any, output: str | int | None, kind: str) -> Tensor | None:
+def class_scores_of(returned: Any, output: str | int | None, kind: str) -> Tensor | None:
     """Return the tensor of class scores in what a module returns; None for a module without any.
 
     `output` is a key of a dict, an attribute or the place in a tuple. Raises VitvizError if it does not

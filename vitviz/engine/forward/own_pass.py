@@ -16,10 +16,10 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from vitviz.engine.device import plainly
+from vitviz.engine.device import inference_context
 from vitviz.engine.forks import lock_of
 from vitviz.engine.forward.dispatch import DispatchCapture, FollowedCall, LayerCalls, PlainCalls
-from vitviz.engine.forward.own_model import OwnModel, answer_of
+from vitviz.engine.forward.own_model import OwnModel, class_scores_of
 from vitviz.engine.forward.recording import AttentionInput, Call, Recording, sampled_queries
 from vitviz.errors import UnsupportedModel, VitvizError, first_line
 from vitviz.traces import cancellation, progress
@@ -168,7 +168,7 @@ def _restored(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def run(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = False) -> tuple:
+def run_pass(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = False) -> tuple:
     """Run one image, a batch of one; return the events, what was captured, and the output.
 
     Raises UnsupportedModel if the module's own code fails.
@@ -184,7 +184,7 @@ def run(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = Fa
             stack.callback(handle.remove)
         stack.enter_context(torch.random.fork_rng(cuda))
         torch.manual_seed(0)
-        for mode in (plainly(place), PlainCalls(), capture):
+        for mode in (inference_context(place), PlainCalls(), capture):
             stack.enter_context(mode)
         try:
             returned = model.module(pixels.to(place, dtype))
@@ -202,13 +202,13 @@ def run(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = Fa
     return events, capture, returned
 
 
-def recorded(model: OwnModel, pixels: Tensor, changes: Mapping | None = None) -> tuple[Recording, Any]:
+def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None) -> tuple[Recording, Any]:
     """Return the recording and the outputs of a batch, run image by image."""
     images, answers, kind = [], [], type(model.module).__name__
     for image in range(len(pixels)):
-        events, capture, returned = run(model, pixels[image : image + 1], changes or {})
+        events, capture, returned = run_pass(model, pixels[image : image + 1], changes or {})
         images.append((events, _calls(model, capture, len(events.tokens[0]))))
-        answers.append(answer_of(returned, model.output, kind))
+        answers.append(class_scores_of(returned, model.output, kind))
     layers, order = range(len(model.blocks)), model.order
     if len(images[0][0].tokens) != len(layers) + 1:
         raise UnsupportedModel(

@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import plainly
+from vitviz.engine.device import inference_context
 from vitviz.engine.forward import capture
-from vitviz.engine.forward.biases import additive
-from vitviz.engine.images.patch_fill import instead
+from vitviz.engine.forward.biases import to_additive_mask
+from vitviz.engine.images.patch_fill import fill_pixels
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces import cancellation
@@ -34,12 +34,14 @@ AT_ONCE = 10 * 197  # tokens per batch: at 32 images MLP activations exceed the 
 
 
 @in_float32()
-def answers_to(model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Float[Tensor, "draw class"]:
+def outputs_of_batches(
+    model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]
+) -> Float[Tensor, "draw class"]:
     """Return the model's outputs for several batches, concatenated; Stopped if cancelled."""
     logits = []
     for some in batches:
         cancellation.check()
-        with plainly(some.device):
+        with inference_context(some.device):
             logits.append(model(some))
     return torch.cat(logits).cpu()
 
@@ -65,13 +67,15 @@ class PatchRemoval:
         if dropped and getattr(pool, "pos_embed", None) is not None:
             raise UnsupportedModel(LocalizedText(POOLED))
         self._masked = getattr(model, "rope", None) is not None
-        self._painted = None if dropped else instead(self._pixels, preprocessing, grid, patches_as)
+        self._painted = None if dropped else fill_pixels(self._pixels, preprocessing, grid, patches_as)
 
     def answers(self, kept: Tensor) -> Tensor:
         """Return logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
         dropped = self._painted is None and not self._masked
         tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
-        return answers_to(self._batch, kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens))))
+        return outputs_of_batches(
+            self._batch, kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens)))
+        )
 
     def _batch(self, kept: Tensor) -> Tensor:
         count = len(kept)
@@ -127,8 +131,8 @@ class _Removing:
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:
         """Return a call's mask reduced to the kept tokens, or (if masking) with all other keys masked."""
         if self.masked:
-            closed = additive(_among(self.grid.tokens, self.kept), queries.dtype)[:, None, None]
-            return closed if mask is None else additive(mask, queries.dtype) + closed
+            closed = to_additive_mask(_among(self.grid.tokens, self.kept), queries.dtype)[:, None, None]
+            return closed if mask is None else to_additive_mask(mask, queries.dtype) + closed
         if mask is None or mask.shape[-1] != self.grid.tokens:
             return mask
         mask = mask[(None,) * (4 - mask.ndim)].expand(-1, -1, self.grid.tokens, -1)

@@ -20,13 +20,13 @@ _RELATIVE = "relative_position_bias_table"
 _ALONE = 3  # rows of a relative table that belong to the class token
 
 
-def of_transformers(model: nn.Module, antialias: bool) -> nn.Module:
+def mark_as_transformers(model: nn.Module, antialias: bool) -> nn.Module:
     """Mark a model, in place, as one of transformers; its tables are then resized by transformers' rule."""
     model.position_antialias = antialias
     return model
 
 
-def resized(
+def resize_table(
     model: nn.Module, table: Float[Tensor, "1 token width"], new: Sequence[int], old: Sequence[int]
 ) -> Float[Tensor, "1 token2 width"]:
     """Resize a table of absolute positions from an `old` to a `new` (rows, cols) grid by the model's rule."""
@@ -45,7 +45,7 @@ def follow_transformers(variant: nn.Module, model: nn.Module) -> None:
     new, old = (one.patch_embed.grid_size for one in (variant, model))
     tables = {}
     if model.pos_embed is not None:
-        tables[variant, "pos_embed"] = resized(model, model.pos_embed, new, old)
+        tables[variant, "pos_embed"] = resize_table(model, model.pos_embed, new, old)
     for part, own in zip(variant.modules(), model.modules(), strict=True):
         if getattr(own, _RELATIVE, None) is not None:
             tables[part, _RELATIVE] = _bilinear(getattr(own, _RELATIVE), new, old)

@@ -13,11 +13,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.logit_account import largest_gap
-from vitviz.analyses.logit_attribution import ledger_of
+from vitviz.analyses.logit_attribution import logit_terms
 from vitviz.engine import readouts
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.forward import capture, tracing
-from vitviz.engine.readout_stages import tail_of
+from vitviz.engine.readout_stages import readout_stage_of
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.trace import Deviation, Trace
 
@@ -29,13 +29,16 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
     """Return a trace's deviation from the `exact` model (CPU, float32) on the same pixels."""
     with torch.no_grad(), capture.recording(exact) as recording:
         logits = exact(pixels)
-    read, queries = readouts.read(exact, trace.readout, recording.tokens[-1]), readouts.queries_read(exact)
+    read, queries = (
+        readouts.readout_weights(exact, trace.readout, recording.tokens[-1]),
+        readouts.count_read_queries(exact),
+    )
     logits = None if trace.logits is None else logits
     shared = {
         name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels", "own_head_type")
     }
     place = torch.device("cpu")
-    (twin,) = tracing.batch_of(recording, logits, shared, [trace.view], place, read, queries)
+    (twin,) = tracing.to_trace_batch(recording, logits, shared, [trace.view], place, read, queries)
     largest = 0.0
     for mine, true in zip(trace.layers, twin.layers, strict=True):
         for start in range(0, trace.grid.tokens, _ROWS):
@@ -47,6 +50,6 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
     classes = (trace.scores(mine) - trace.scores(true)).abs().max().item()
     gap = None  # of the float32 model's attribution sum, relative to its largest logit
     with suppress(UnsupportedModel):
-        gaps = largest_gap(ledger_of(twin, tail_of(exact, twin.checkpoint)))
+        gaps = largest_gap(logit_terms(twin, readout_stage_of(exact, twin.checkpoint)))
         gap = max(gaps) / twin.logits.abs().max().item()
     return Deviation(largest, classes, (mine - true).abs().max().item(), gap)

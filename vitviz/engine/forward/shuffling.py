@@ -25,27 +25,27 @@ from vitviz.traces.trace import ModelInput
 
 
 @in_float32()
-def as_seen(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
+def input_from_view(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
     """Return the model's input from an image that is already resized and cropped, by normalisation only."""
     values = view.picture.astype(np.float32) / 255 if view.exact is None else view.exact
     pixels = torch.from_numpy(values).movedim(-1, 0)
     return Prepared(normalised(pixels, preprocessing), view)
 
 
-def shuffled(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
+def shuffle_patches(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
     """Shuffle the patches of an image, in tensor and view. Raises VitvizError for an invalid seed."""
     order = torch.from_numpy(permutation(grid.patches, seed))
 
     def moved(picture: Shaped[np.ndarray, "height width 3"]) -> Shaped[np.ndarray, "height width 3"]:
-        laid = reordered(torch.from_numpy(picture).movedim(-1, 0), grid, order).movedim(0, -1)
+        laid = reorder_patches(torch.from_numpy(picture).movedim(-1, 0), grid, order).movedim(0, -1)
         return np.ascontiguousarray(laid.numpy())
 
     picture, exact = prepared.view.picture, prepared.view.exact
     view = replace(prepared.view, picture=moved(picture), exact=None if exact is None else moved(exact))
-    return Prepared(reordered(prepared.tensor, grid, order), view)
+    return Prepared(reorder_patches(prepared.tensor, grid, order), view)
 
 
-def reordered(
+def reorder_patches(
     pixels: Shaped[Tensor, "*batch channel height width"], grid: Grid, order: Int[Tensor, " patch"]
 ) -> Shaped[Tensor, "*batch channel height width"]:
     """Return pixels with patch `order[i]` at position i; a margin outside the patch grid is unchanged."""
@@ -58,7 +58,7 @@ def reordered(
     return whole
 
 
-def why_not(model: nn.Module) -> str | None:
+def fixed_positions_reason(model: nn.Module) -> str | None:
     """Return the reason why a model's positions cannot be removed, or None if they can.
 
     The reason completes a sentence that begins with the model's name.
@@ -79,9 +79,9 @@ def without_positions(model: nn.Module, name: str) -> nn.Module:
 
     Raises VitvizError if positions are not only a learned table.
     """
-    reason = why_not(model)
+    reason = fixed_positions_reason(model)
     if reason is not None:
         raise VitvizError(f"{name} {reason}.")
-    variant = copies.lending(model)
+    variant = copies.copy_sharing_weights(model)
     variant.pos_embed = nn.Parameter(torch.zeros_like(model.pos_embed), requires_grad=False)
     return variant.eval()

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from vitviz.analyses.effects import AblationEffects
 from vitviz.analyses.target import classes_of, score_of
-from vitviz.engine.ablation import mean_outputs, put_instead
+from vitviz.engine.ablation import mean_outputs, replacement_outputs
 from vitviz.engine.defaults import in_float32
-from vitviz.engine.device import memory_guard, plainly
+from vitviz.engine.device import inference_context, memory_guard
 from vitviz.engine.forward import capture, hooks
-from vitviz.engine.forward.edits import heads_of, in_place
+from vitviz.engine.forward.edits import heads_of, replacement_value
 from vitviz.engine.images.preprocess import Prepared
 from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError, quoted, whole_number
@@ -62,7 +62,7 @@ class _Ready:
             heads=list(itertools.product(layers, heads)), mlps=layers if own else (), heads_as=heads_as,
             other="other" if heads_as == "other" else None,
         )  # fmt: skip
-        self.instead = put_instead(forward, size, everything, other, None)
+        self.instead = replacement_outputs(forward, size, everything, other, None)
         with capture.listening(self.model, self.blocks, self):
             self.whole = self.model(forward.pixels([prepared]))  # logits without ablation
 
@@ -83,7 +83,7 @@ class _Ready:
                 if (part is None) == (kind == "mlp"):
                     own = mean if mean is None else mean[0] if part is None else mean[0, part]
                     where = image if part is None else (image, part)
-                    changed[where] = in_place(self.heads_as, handed[where], own)
+                    changed[where] = replacement_value(self.heads_as, handed[where], own)
             return changed
 
         with capture.listening(self.model, self.blocks, _Quiet(change, layer)):
@@ -96,7 +96,7 @@ class _Ready:
 @contextmanager
 def _passing(forward: ForwardRunner) -> Iterator[None]:
     device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
-    with plainly(device), memory_guard(device, name):
+    with inference_context(device), memory_guard(device, name):
         yield
 
 
@@ -137,7 +137,7 @@ def sweep_parts(
 
 
 @in_float32()
-def of_layer(
+def layer_effects(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
 ) -> Tensor:
     """Return a layer's effects, part x class: heads, then the MLP (NaN if there is none).

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Checkpoint
-from vitviz.engine.formats.contrastive import projecting
+from vitviz.engine.formats.contrastive import is_contrastive_name
 from vitviz.engine.forward import branches, positions
 from vitviz.engine.forward.biases import biases_of
 from vitviz.engine.forward.own_model import OwnModel, require_known
@@ -21,7 +21,7 @@ from vitviz.traces.runs import Ablation
 from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, TraceBatch, to_device
 
 
-def batch_of(
+def to_trace_batch(
     recording: Recording, logits: Tensor, shared: Mapping[str, Any], views: Sequence[ModelInput],
     device: torch.device, read: Tensor | None = None, queries: int | None = None,
 ) -> TraceBatch:  # fmt: skip
@@ -42,7 +42,7 @@ def batch_of(
         writes.attention[:, :began], writes.mlps[:, :began] = 0, 0
     patches, positions = there(recording.patch_embedding), there(recording.position_embedded)
     return TraceBatch(
-        view=tuple(covered(view, grid) for view in views),
+        view=tuple(crop_to_grid(view, grid) for view in views),
         layers=tuple(attentions_of([call for (call,) in recording.calls], grid, device)),
         tokens=tuple(map(there, recording.tokens)),
         patch_embedding=patches[:, -grid.patches :],
@@ -75,7 +75,7 @@ def _detach(tensor: Tensor | None, device: torch.device) -> Tensor | None:
     return None if tensor is None else tensor.detach().to(device, torch.float32)
 
 
-def covered(view: ModelInput, grid: Grid) -> ModelInput:
+def crop_to_grid(view: ModelInput, grid: Grid) -> ModelInput:
     """Crop the input to the patch grid, without a margin at the right and bottom."""
     (height, width), (rows, cols) = view.picture.shape[:2], grid.pixels
     if (height, width) == (rows, cols):
@@ -133,11 +133,11 @@ def classifies(model: nn.Module, checkpoint: Checkpoint) -> bool:
 
     CLIP, the Perception Encoder and MobileCLIP have such a projection unless fine-tuned on ImageNet.
     """
-    projects = checkpoint.projects or checkpoint.source == "hub" and projecting(checkpoint.name)
+    projects = checkpoint.projects or checkpoint.source == "hub" and is_contrastive_name(checkpoint.name)
     return bool(getattr(model, "num_classes", 0)) and not projects
 
 
-def copied(weight: Tensor) -> Tensor:
+def float32_copy(weight: Tensor) -> Tensor:
     """Return a float32 copy on the CPU, which callers may modify without changing the model."""
     return weight.detach().to("cpu", torch.float32, copy=True)
 
@@ -150,7 +150,7 @@ def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 widt
     stem = getattr(model.patch_embed, "backbone", None) is not None
     if stem or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
         return None
-    return copied(projection.weight)
+    return float32_copy(projection.weight)
 
 
 def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
@@ -158,7 +158,7 @@ def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width
     backbone = getattr(model.patch_embed, "backbone", None)
     for module in backbone.modules() if backbone is not None else ():
         if isinstance(module, nn.Conv2d) and module.in_channels == 3:
-            return copied(module.weight)
+            return float32_copy(module.weight)
     return None
 
 
@@ -168,10 +168,10 @@ def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
     table = getattr(model, "pos_embed", None)
     if not isinstance(table, nn.Parameter) or table.ndim != 3:
         return None
-    return copied(table[0, -grid_of(model).patches :])
+    return float32_copy(table[0, -grid_of(model).patches :])
 
 
-def resized(
+def resize_position_tables(
     model: nn.Module, sized: nn.Module, tables: Sequence[Tensor]
 ) -> list[Float[Tensor, "patch width"]]:
     """Resize position tables of training snapshots to the grid of `sized`, as in `position_table`.
@@ -182,8 +182,8 @@ def resized(
     shapes = [[grid.rows, grid.cols] for grid in (new, old)]
     fitting = [table.to(model.pos_embed) for table in tables if table.shape == model.pos_embed.shape]
     if new.patches != old.patches or shapes[0] != shapes[1]:
-        fitting = [positions.resized(model, table, *shapes) for table in fitting]
-    return [copied(table[0, -new.patches :]) for table in fitting]
+        fitting = [positions.resize_table(model, table, *shapes) for table in fitting]
+    return [float32_copy(table[0, -new.patches :]) for table in fitting]
 
 
 def position_kind(model: nn.Module) -> str:

@@ -24,12 +24,18 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.formats import lora
 from vitviz.engine.formats.contrastive import CONFIG
 from vitviz.engine.formats.families import architectures, require_plain
-from vitviz.engine.formats.folder import SUFFIXES, config_beside, config_file, permitted, weights_file
+from vitviz.engine.formats.folder import (
+    SUFFIXES,
+    config_beside,
+    config_file,
+    refusing_permission_errors,
+    weights_file,
+)
 from vitviz.engine.formats.mapping import mapping_file
-from vitviz.engine.formats.overrides import split
-from vitviz.engine.formats.weights import shapes
+from vitviz.engine.formats.overrides import split_name
+from vitviz.engine.formats.weights import read_shapes
 from vitviz.engine.hub import downloads
-from vitviz.engine.hub.snapshots import snapshot
+from vitviz.engine.hub.snapshots import snapshot_checkpoint
 from vitviz.errors import CheckpointError, quoted
 from vitviz.traces.unicode import require_unicode
 
@@ -59,12 +65,12 @@ def checkpoints(folder: str | PathLike | None = None) -> list[Checkpoint]:
     """
     cached = downloads.cached_repositories()
     return [
-        *in_folder(weights_folder(folder)),
+        *checkpoints_in_folder(weights_folder(folder)),
         *(replace(c, on_disk=c.location in cached and downloads.is_cached(c)) for c in _on_hub().values()),
     ]
 
 
-def find(
+def find_checkpoint(
     name: str, folder: str | PathLike | None = None, architecture: str | None = None, trusted: bool = True
 ) -> Checkpoint:
     """Return the checkpoint that a name means.
@@ -84,13 +90,13 @@ def find(
         CheckpointError: The name is unknown; the message lists similar names.
         UnsupportedModel: The model is not a plain ViT.
 
-    >>> find("vit_base_patch16_224.augreg_in21k").trained_on
+    >>> find_checkpoint("vit_base_patch16_224.augreg_in21k").trained_on
     'ImageNet-21k'
     """
-    name, overrides = split(name)
+    name, overrides = split_name(name)
     if architecture:
         require_plain(architecture)
-    local = list(in_folder(weights_folder(folder)))
+    local = list(checkpoints_in_folder(weights_folder(folder)))
     found = by_name(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
     found = found or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
     if found is None:
@@ -120,7 +126,8 @@ def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> C
     note = " ".join(filter(None, (record.description, *(record.notes or ()))))
     return Checkpoint(
         name, architecture, "hub", str(record.hf_hub_id), tuple(record.input_size), counted.get(architecture),
-        in_words(record.tag or ""), record.license or "", join_ids(record.paper_ids), note, on_disk=False,
+        data_set_names(record.tag or ""), record.license or "", join_ids(record.paper_ids), note,
+        on_disk=False
     )  # fmt: skip
 
 
@@ -160,7 +167,7 @@ def _elsewhere(name: str) -> Checkpoint | None:
     """Resolve a path on this machine, or a repository on the hub."""
     path = Path(name.removeprefix("local-dir:"))
     try:
-        with permitted(path.name):
+        with refusing_permission_errors(path.name):
             path = path.expanduser()
             path.stat()
     except CheckpointError:  # it exists, but may not be read
@@ -168,7 +175,7 @@ def _elsewhere(name: str) -> Checkpoint | None:
     except (OSError, ValueError, RuntimeError):  # an invalid file name, or an unknown user's home
         pass
     else:
-        with permitted(path.name):
+        with refusing_permission_errors(path.name):
             weights = weights_file(path) if path.is_dir() else path if path.is_file() else None
         if weights is None or not weights.name.endswith(SUFFIXES):
             raise CheckpointError(
@@ -185,10 +192,10 @@ def _elsewhere(name: str) -> Checkpoint | None:
     return replace(checkpoint, on_disk=downloads.is_cached(checkpoint))
 
 
-def in_words(tag: str) -> str:
+def data_set_names(tag: str) -> str:
     """Return the data sets of a tag in the order of training; empty if no known data set is named.
 
-    >>> in_words("augreg_in21k_ft_in1k"), in_words("in22k_ft_in22k_in1k"), in_words("pt")
+    >>> data_set_names("augreg_in21k_ft_in1k"), data_set_names("in22k_ft_in22k_in1k"), data_set_names("pt")
     ('ImageNet-21k, then ImageNet-1k', 'ImageNet-22k, then ImageNet-1k', '')
     """
     places = ((re.search(rf"(?:^|_){name}(?=_|$)", tag or ""), words) for name, words in _DATA.items())
@@ -205,7 +212,7 @@ def weights_folder(folder: str | PathLike | None = None) -> Path:
     return next(filter(Path.is_dir, near), Path("weights"))
 
 
-def in_folder(root: Path) -> Iterator[Checkpoint]:
+def checkpoints_in_folder(root: Path) -> Iterator[Checkpoint]:
     """Yield a folder's checkpoints by name, without unreadable ones and links that lead out of the folder."""
     try:
         entries, within = sorted(root.iterdir()), root.resolve()
@@ -232,7 +239,7 @@ def in_folder(root: Path) -> Iterator[Checkpoint]:
 
 def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
     """Return a checkpoint from its config.json alone; an error in reading the config becomes its note."""
-    parameters = sum(map(prod, shapes(weights).values())) or None
+    parameters = sum(map(prod, read_shapes(weights).values())) or None
     blank = Checkpoint(path.name, None, source, str(path), parameters=parameters)
     try:
         config = config_beside(weights)
@@ -243,7 +250,7 @@ def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
         about |= config.get("vitviz") or {}
         return replace(
             blank, architecture=config.get("architecture"), input_size=_input_size(config),
-            trained_on=str(about.get("trained_on") or in_words(nested.get("tag") or "")),
+            trained_on=str(about.get("trained_on") or data_set_names(nested.get("tag") or "")),
             licence=str(about.get("licence") or about.get("license") or ""),
             paper=str(about.get("paper") or join_ids(nested.get("paper_ids"))),
             note=str(about.get("note") or ""),
@@ -273,7 +280,7 @@ def by_name(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     if found is None:  # a file without its ending, if unambiguous
         alike = [by_name[name + suffix] for suffix in SUFFIXES if name + suffix in by_name]
         return alike[0] if len(alike) == 1 else None
-    return snapshot(found, int(step)) if found.name != name else found
+    return snapshot_checkpoint(found, int(step)) if found.name != name else found
 
 
 def join_ids(ids: Any) -> str:

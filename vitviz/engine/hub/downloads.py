@@ -38,7 +38,7 @@ from huggingface_hub import (
     try_to_load_from_cache,
 )
 
-from vitviz.engine.formats.folder import HUB_FILES, is_index, listed, read_json
+from vitviz.engine.formats.folder import HUB_FILES, is_index, read_json, shard_names
 from vitviz.errors import CheckpointError, HubError, first_line, quoted
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def fetch(location: str, filename: str, progress: OnBytes | None = None, *, stal
     >>> fetch("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")  # doctest: +SKIP
     PosixPath('…/model.safetensors')
     """
-    if path := cached(location, filename):
+    if path := cached_file(location, filename):
         return path
     file = (*_split(location), filename)
     metadata = _answer(*file)
@@ -100,7 +100,7 @@ def fetch_weights(location: str, filename: str, progress: OnBytes | None = None)
     size = metadata.get("total_size") if isinstance(metadata, dict) else None
     announced = int(size) if isinstance(size, (int, float)) else 0  # all shards, without headers
     done = 0
-    for name in listed(index):
+    for name in shard_names(index):
 
         def onward(got: int, size: int, before: int = done) -> None:
             if progress is not None:
@@ -115,7 +115,7 @@ def fetch_weights(location: str, filename: str, progress: OnBytes | None = None)
     return index
 
 
-def cached(location: str, filename: str) -> Path | None:
+def cached_file(location: str, filename: str) -> Path | None:
     """Return a file's path in the hub's cache on this machine; None if it is not cached."""
     repo, revision = _split(location)
     try:
@@ -127,7 +127,7 @@ def cached(location: str, filename: str) -> Path | None:
 
 def cached_weights(location: str) -> Path | None:
     """Return the cached weights file of a repository, an index only with all its shards; None for none."""
-    there = (cached(location, name) for name in HUB_FILES)
+    there = (cached_file(location, name) for name in HUB_FILES)
     return next((found for found in there if found and _whole(location, found)), None)
 
 
@@ -320,7 +320,7 @@ def _verify(path: Path, job: _Job, what: str) -> None:
 
 def _whole(location: str, weights: Path) -> bool:
     try:
-        return not is_index(weights) or all(cached(location, name) for name in listed(weights))
+        return not is_index(weights) or all(cached_file(location, name) for name in shard_names(weights))
     except CheckpointError:  # reported when it is loaded, not when it is listed
         return False
 

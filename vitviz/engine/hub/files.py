@@ -13,7 +13,7 @@ from timm.models import PretrainedCfg, get_pretrained_cfg
 
 from vitviz.engine.checkpoint import Checkpoint, Identity
 from vitviz.engine.formats import folder
-from vitviz.engine.formats.folder import HUB_FILES, SUFFIXES, permitted, weights_file
+from vitviz.engine.formats.folder import HUB_FILES, SUFFIXES, refusing_permission_errors, weights_file
 from vitviz.engine.formats.mapping import mapping_file
 from vitviz.engine.hub import downloads
 from vitviz.engine.hub.catalogue import BESIDE, PREPROCESSORS
@@ -36,7 +36,7 @@ def files_of(checkpoint: Checkpoint, progress: downloads.OnBytes | None = None) 
     """
     if checkpoint.source == "hub":
         return _from_hub(checkpoint, progress)
-    with permitted(checkpoint.name):
+    with refusing_permission_errors(checkpoint.name):
         weights = weights_of(checkpoint)
         if weights is None or not weights.is_file():
             place = Path(checkpoint.location).name
@@ -57,7 +57,7 @@ def weights_of(checkpoint: Checkpoint) -> Path | None:
     return weights_file(place) if place.is_dir() else place
 
 
-def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
+def timm_record(checkpoint: Checkpoint) -> PretrainedCfg | None:
     """Return timm's own record of a hub checkpoint, if it is timm's and no other architecture was requested.
 
     Its repository's config.json is then not needed.
@@ -71,13 +71,13 @@ def registered(checkpoint: Checkpoint) -> PretrainedCfg | None:
 
 def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> CheckpointFiles:
     weights, config, preprocessor = weights_of(checkpoint), None, None
-    if not registered(checkpoint):
+    if not timm_record(checkpoint):
         small = partial(_small, checkpoint.location, needed=weights is None)
         config = small("config.json")
         theirs = PREPROCESSORS if config and "model_type" in config else ()
         preprocessor = _preprocessor(map(small, theirs))
     for name in HUB_FILES:
-        weights = weights or if_there(checkpoint.location, name, progress)
+        weights = weights or fetch_if_present(checkpoint.location, name, progress)
     if weights is None:
         raise CheckpointError(
             f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
@@ -99,7 +99,7 @@ def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     Unless it is `needed`, also None if the hub cannot be reached.
     """
     try:
-        path = if_there(location, name)
+        path = fetch_if_present(location, name)
     except downloads.HubError:
         if needed:
             raise
@@ -107,7 +107,7 @@ def _small(location: str, name: str, needed: bool) -> dict[str, Any] | None:
     return folder.read_json(path) if path else None
 
 
-def if_there(location: str, name: str, progress: downloads.OnBytes | None = None) -> Path | None:
+def fetch_if_present(location: str, name: str, progress: downloads.OnBytes | None = None) -> Path | None:
     """Fetch a weights file or index; None if the repository does not have it."""
     try:
         return downloads.fetch_weights(location, name, progress)
@@ -121,7 +121,7 @@ def identity_of(checkpoint: Checkpoint) -> Identity:
     return Identity(_digest(stamps), stamps)
 
 
-def unchanged(checkpoint: Checkpoint) -> bool:
+def files_unchanged(checkpoint: Checkpoint) -> bool:
     """Return True if a loaded checkpoint's files still have the same contents, or have been deleted.
 
     Usually compares only each file's size and times; files are read, once, only if these differ.
@@ -145,7 +145,7 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
     if weights is None:
         raise FileNotFoundError(checkpoint.name)
     if checkpoint.source == "hub":
-        beside = [downloads.cached(checkpoint.location, name) for name in BESIDE]
+        beside = [downloads.cached_file(checkpoint.location, name) for name in BESIDE]
     else:
         beside = [folder.config_file(weights), *map(weights.with_name, BESIDE[1:]), mapping_file(weights)]
     there = (path for path in beside if path and path.is_file())

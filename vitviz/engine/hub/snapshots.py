@@ -37,12 +37,12 @@ class Snapshot:
     averaged: bool = False
 
 
-def frames(checkpoint: Checkpoint) -> list[Snapshot]:
+def all_snapshots(checkpoint: Checkpoint) -> list[Snapshot]:
     """Return all snapshots of a checkpoint's training, first step first, the finished model last.
 
     Empty without snapshots. `checkpoint` may be one of its own snapshots.
     """
-    steps, name = snapshots(checkpoint), checkpoint.name.partition("@")[0]
+    steps, name = snapshot_files(checkpoint), checkpoint.name.partition("@")[0]
     if not steps:
         return []
     rows = _rows(_root(checkpoint) / "film.csv")
@@ -52,7 +52,7 @@ def frames(checkpoint: Checkpoint) -> list[Snapshot]:
     return [*listed, _frame(name, None if step_of is None else int(step_of), last)]
 
 
-def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
+def snapshot_files(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
     """Return the steps of a checkpoint's snapshots with their files, in order; empty if there are none."""
     root = _root(checkpoint)
     if checkpoint.source in ("hub", "memory") or not (root / "snapshots").is_dir():
@@ -66,9 +66,9 @@ def snapshots(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
     )
 
 
-def snapshot(checkpoint: Checkpoint, step: int) -> Checkpoint:
+def snapshot_checkpoint(checkpoint: Checkpoint, step: int) -> Checkpoint:
     """Return the snapshot of one step as a checkpoint; CheckpointError for a step that was not saved."""
-    paths = dict(snapshots(checkpoint))
+    paths = dict(snapshot_files(checkpoint))
     if step not in paths:
         steps = ", ".join(map(str, paths)) or "none"
         raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
@@ -81,7 +81,7 @@ def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
 
     The list is empty without snapshots.
     """
-    paths = [path for _, path in snapshots(checkpoint)]
+    paths = [path for _, path in snapshot_files(checkpoint)]
     tensors = []
     for path in [*paths, *([_root(checkpoint) / "model.safetensors"] if paths else [])]:
         if path.is_file():

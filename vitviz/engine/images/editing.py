@@ -60,10 +60,10 @@ def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Imag
     ((255, 136, 0), (0, 0, 0))
     """
     strokes = strokes if isinstance(strokes, ImageEdits) else ImageEdits.parse(strokes)
-    return mark_edited(painted_over(image, strokes, other), strokes)
+    return mark_edited(edited_pixels(image, strokes, other), strokes)
 
 
-def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
+def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
     """Return the pixels of `edit_image(image, strokes, other)`, an array of their own."""
     original = pixels_of(open_image(image))
     erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the original pixels
@@ -73,12 +73,14 @@ def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
         cancellation.check()
         box = _box(stroke, original.shape)
         across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
-        left -= across * down + abs(prod(stroke.goal or (0,))) + _filled(stroke, across * down) // FILLED
+        left -= (
+            across * down + abs(prod(stroke.goal or (0,))) + _filled_pixels(stroke, across * down) // FILLED
+        )
         if stroke.tool == "onto" and stroke.ink == "other" and other is None:
             raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
         if left < 0:
             _refuse(original.shape)
-        piece = _cut(found, stroke, box) if stroke.tool in _PIECES and across and down else None
+        piece = _cut_piece(found, stroke, box) if stroke.tool in _PIECES and across and down else None
         if stroke.tool == "onto":
             del found, original  # one image in memory at a time
             original = pixels_of(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
@@ -87,7 +89,7 @@ def painted_over(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
             if left < 0:
                 _refuse(original.shape)
         if piece is not None:
-            _laid_down(found, piece, mean, stroke, box)
+            _paste_piece(found, piece, mean, stroke, box)
         elif across and down:
             _painted(found, original, mean, stroke, box)
     return found
@@ -138,7 +140,7 @@ def _path(stroke: ImageEdit) -> np.ndarray:
     return np.cumsum(np.reshape(stroke.numbers[first:], (-1, 2)), axis=0)
 
 
-def _filled(stroke: ImageEdit, area: int) -> int:
+def _filled_pixels(stroke: ImageEdit, area: int) -> int:
     """Return the number of pixels filled, with repetitions, to draw a path within a box of `area` pixels."""
     if stroke.tool not in ("brush", "erase"):
         return 0
@@ -162,7 +164,7 @@ def _channels(pixels: Pixels) -> Iterator[tuple[int, Image.Image]]:
         yield channel, Image.fromarray(np.ascontiguousarray(pixels[..., channel]))
 
 
-def _brushed(stroke: ImageEdit, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
+def _brush_mask(stroke: ImageEdit, box: tuple[int, int, int, int]) -> Bool[np.ndarray, "height width"]:
     """Return the mask of a path within its box, drawn piece by piece until it covers the whole box."""
     left, top, right, bottom = box
     under = np.zeros((bottom - top, right - left), np.uint8)
@@ -183,7 +185,7 @@ def _painted(
     left, top, right, bottom = box
     here = np.s_[top:bottom, left:right]
     if stroke.tool in ("brush", "erase"):
-        under, region = _brushed(stroke, box)[..., None], pixels[here]
+        under, region = _brush_mask(stroke, box)[..., None], pixels[here]
         if stroke.ink == "blur":
             return _blurred(pixels, under, stroke.numbers[0], box)
         noise = np.random.PCG64(int(stroke.ink[5:])) if stroke.ink.startswith("noise") else None
@@ -217,7 +219,7 @@ def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, 
         np.copyto(pixels[top:bottom, left:right, channel], smooth, where=under[..., 0])
 
 
-def _cut(
+def _cut_piece(
     pixels: Pixels, stroke: ImageEdit, box: tuple[int, int, int, int]
 ) -> tuple[Pixels, Bool[np.ndarray, "height width"]]:
     """Return a piece of the image, and the mask of its outline."""
@@ -230,7 +232,7 @@ def _cut(
     return pixels[top:bottom, left:right].copy(), under
 
 
-def _laid_down(
+def _paste_piece(
     pixels: Pixels, cut: tuple[Pixels, np.ndarray], mean: tuple[int, ...], stroke: ImageEdit,
     box: tuple[int, int, int, int],
 ) -> None:  # fmt: skip

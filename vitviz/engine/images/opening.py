@@ -120,10 +120,11 @@ def _array_of(tensor: Any) -> Shaped[np.ndarray, "height width *channel"]:
     return values.numpy()
 
 
-def for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
+def open_for_drawing(source: Any) -> UInt8[np.ndarray, "height width 3"]:
     """Return the pixels of `open_image(source)`, at most `MAX_DRAWN` a side; a larger image is averaged.
 
-    >>> for_drawing(np.zeros((100, 1000), np.uint8)).shape, for_drawing(np.zeros((400, 8000), np.uint8)).shape
+    >>> open_for_drawing(np.zeros((100, 1000), np.uint8)).shape, open_for_drawing(np.zeros((400, 8000),
+    ...     np.uint8)).shape
     ((100, 1000, 3), (160, 3200, 3))
     """
     image = open_image(source)
@@ -183,7 +184,7 @@ def _read(source: object) -> tuple[str, bytes]:
     try:
         if isinstance(source, (str, os.PathLike)):
             path = Path(source)
-            name = plain_name(path)
+            name = printable_name(path)
             if not path.is_file():  # missing, a folder, or a pipe that would never end
                 there = "expected the path of a picture on this machine"
                 raise ImageError(f"There is no file {name}: {there}. Check the path.")
@@ -267,10 +268,10 @@ def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None
         )
 
 
-def scans(data: bytes) -> int:
+def count_jpeg_scans(data: bytes) -> int:
     """Count the scans of a JPEG file's first image by its markers (T.81, annex B), up to `MAX_SCANS` + 1.
 
-    >>> scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
+    >>> count_jpeg_scans(bytes.fromhex("ffd8 ffda0002 00ff00 ffd0 12 ffda0002 34 ffd9 ffda0002"))
     2
     """
     count, place = 0, 0
@@ -289,7 +290,7 @@ def scans(data: bytes) -> int:
 
 def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
     """Raise ImageError for a JPEG of this (width, height) that has too many scans to decode."""
-    found, pixels = scans(data), size[0] * size[1]
+    found, pixels = count_jpeg_scans(data), size[0] * size[1]
     if found > MAX_SCANS or found * pixels > MAX_WORK:
         count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
         raise ImageError(
@@ -334,7 +335,7 @@ def _undecodable(name: str, title: str) -> ImageError:
     )
 
 
-def plain_name(path: Path) -> str:
+def printable_name(path: Path) -> str:
     """Return a file's name as plain text: names may be hostile, and some pages render them."""
     return re.sub(r"[^\w .+-]", "_", path.name)[:60] or "with an empty name"
 

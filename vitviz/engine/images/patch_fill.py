@@ -25,14 +25,14 @@ BLUR = 1.0  # deviation of the Gaussian, in patches: no detail smaller than a pa
 
 
 @in_float32()
-def painted(
+def paint_patches(
     prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], how: str
 ) -> Prepared:
     """Paint over some patches (from 0), in the displayed image and in the model's input."""
     picture, (height, width), (rows, cols) = prepared.view.picture, grid.patch, grid.pixels
     over, some = np.zeros(picture.shape[:2], bool), np.isin(np.arange(grid.patches), patches)
     over[:rows, :cols] = some.reshape(grid.rows, grid.cols).repeat(height, axis=0).repeat(width, axis=1)
-    new = instead(prepared.tensor[None], preprocessing, grid, how)[0]
+    new = fill_pixels(prepared.tensor[None], preprocessing, grid, how)[0]
     mean, std = preprocessing.scale()
     values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
     pixels = (255 * values).round().clip(0, 255).astype(np.uint8)
@@ -43,7 +43,7 @@ def painted(
     )
 
 
-def instead(
+def fill_pixels(
     pixels: Float[Tensor, "batch channel height width"], preprocessing: Preprocessing, grid: Grid, how: str
 ) -> Float[Tensor, "batch channel height width"]:
     """Return a whole image of the fill, in the model's units and precision."""

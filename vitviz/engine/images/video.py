@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from vitviz.engine.images.opening import check_size, plain_name, rgb_of
+from vitviz.engine.images.opening import check_size, printable_name, rgb_of
 from vitviz.errors import ImageError, TooMuch, VitvizError
 
 PIXELS = 4096 * 4096  # limit of a frame
@@ -91,7 +91,7 @@ def frames_of(
 def _kind(source: str | os.PathLike) -> tuple[str, str]:
     """Return the file's name for messages, and its container under the decoder's name."""
     path = Path(source)
-    name = plain_name(path)
+    name = printable_name(path)
     if not path.is_file() or not os.access(path, os.R_OK):  # a URL, a folder, a pipe that never ends
         raise ImageError(f"There is no file {name}: expected the path of a video to be read.")
     with path.open("rb") as file:

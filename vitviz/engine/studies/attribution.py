@@ -113,7 +113,7 @@ def logit_attribution(
     >>> abs(account.gap) < 1e-4 and account.patches.shape == (trace.grid.rows, trace.grid.cols)
     True
     """
-    return analyses.account_of(balanced_ledger(inspector, trace), target, relative)
+    return analyses.attribution_of(checked_logit_terms(inspector, trace), target, relative)
 
 
 def logit_lens(
@@ -151,13 +151,13 @@ def logit_lens(
     if patches:
         if target is None:
             raise VitvizError("The lens on patches has one target; hand in target=, a class or (a, b).")
-        return analyses.lens_patches(balanced_ledger(inspector, trace), target, form)
+        return analyses.lens_patches(checked_logit_terms(inspector, trace), target, form)
     if target is not None:
         raise VitvizError(
             "The lens without patches has all classes; choose a column of it, or ask with patches=True."
         )
     if form == "share":
-        return analyses.lens_shares(balanced_ledger(inspector, trace))
+        return analyses.lens_shares(checked_logit_terms(inspector, trace))
     inspector.answered(trace).require_logits(UNREAD)
     if isinstance(trace, Trace):
         logits = [inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens]
@@ -175,7 +175,7 @@ def lens_kind(inspector: Inspector) -> str:
     return analyses.lens_kind(inspector.tail())
 
 
-def balanced_ledger(inspector: Inspector, trace: Trace | TraceBatch) -> LogitTerms:
+def checked_logit_terms(inspector: Inspector, trace: Trace | TraceBatch) -> LogitTerms:
     """Return the `LogitTerms` of a trace or a batch, cached.
 
     The first of a checkpoint is checked against the model's logits. Raises UnsupportedModel, with the
@@ -186,9 +186,9 @@ def balanced_ledger(inspector: Inspector, trace: Trace | TraceBatch) -> LogitTer
     made_with, carried = _carried.get(trace, (None, None))
     if carried is not None and made_with() is readout:
         return analyses.LogitTerms(trace, readout, carried)
-    ledger = analyses.ledger_of(trace, readout)
+    ledger = analyses.logit_terms(trace, readout)
     if readout not in _balanced:
-        check_balance(analyses.ledger_of(trace[0], readout) if isinstance(trace, TraceBatch) else ledger)
+        check_balance(analyses.logit_terms(trace[0], readout) if isinstance(trace, TraceBatch) else ledger)
         _balanced.add(readout)
     _carried[trace] = weakref.ref(readout), ledger.carried
     return ledger

@@ -12,17 +12,22 @@ from torch import Tensor
 
 from vitviz.analyses import sufficient_edges as edge_subsets
 from vitviz.analyses import upstream as formulas
-from vitviz.analyses.effects import SIDES, Edge, EdgeAblationEffects, edges_into, sampled
-from vitviz.analyses.logit_account import account_of, directions
+from vitviz.analyses.effects import SIDES, Edge, EdgeAblationEffects, edges_into, sample_edges
+from vitviz.analyses.logit_account import attribution_of, directions
 from vitviz.analyses.logit_attribution import LogitTerms
-from vitviz.analyses.paths import OPENED, AttributionPaths, paths_of
+from vitviz.analyses.paths import OPENED, AttributionPaths, largest_paths
 from vitviz.analyses.sufficient_edges import SufficientEdges
-from vitviz.analyses.target import TargetLike, classes_of, score_of, target_of
+from vitviz.analyses.target import TargetLike, classes_of, resolve_target, score_of
 from vitviz.analyses.upstream import ScoreAttribution, Stream, Upstream
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward.edges import less, stream_of, usual_of, without_edges
+from vitviz.engine.forward.edges import (
+    edge_ablation_logits,
+    mean_replacements,
+    stream_of,
+    subtract_replacements,
+)
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.studies.attribution import balanced_ledger
+from vitviz.engine.studies.attribution import checked_logit_terms
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
@@ -77,8 +82,8 @@ def upstream_contributions(
     (True, torch.Size([8, 197]))
     """
     ledger, basis = _resolve_target(inspector, trace, target, relative)
-    return _sound(
-        formulas.writers_of(ledger, record_stream(inspector, trace), basis, layer, head, via), trace
+    return _check_sum(
+        formulas.upstream_of(ledger, record_stream(inspector, trace), basis, layer, head, via), trace
     )
 
 
@@ -117,9 +122,11 @@ def attention_score_attribution(
     >>> abs(found.gap) < 1e-4, found.content_position.shape
     (True, torch.Size([2, 2]))
     """
-    ledger = balanced_ledger(inspector, trace)
-    attributed = formulas.score_of(ledger, record_stream(inspector, trace), layer, head, query, key, against)
-    return _sound(attributed, trace, attributed.matrix.abs().max().item())
+    ledger = checked_logit_terms(inspector, trace)
+    attributed = formulas.attribute_score(
+        ledger, record_stream(inspector, trace), layer, head, query, key, against
+    )
+    return _check_sum(attributed, trace, attributed.matrix.abs().max().item())
 
 
 def attribution_paths(
@@ -155,8 +162,8 @@ def attribution_paths(
     (True, True)
     """
     ledger, basis = _resolve_target(inspector, trace, target, relative)
-    shares = account_of(ledger, target, relative).heads
-    return paths_of(ledger, record_stream(inspector, trace), basis, shares, count, opened)
+    shares = attribution_of(ledger, target, relative).heads
+    return largest_paths(ledger, record_stream(inspector, trace), basis, shares, count, opened)
 
 
 def edge_ablation(
@@ -211,35 +218,35 @@ def edge_ablation(
     every = [edge for end in ends for edge in edges_into(*end, heads, into, positions)]
     if layer is None and into == "value":
         every += edges_into(layers, None, heads, "answer", positions)
-    some = sampled(every, count, seed)
+    some = sample_edges(every, count, seed)
     effects, shares = torch.full((2, len(some)), float("nan"), dtype=torch.float64)
     for first in range(0, len(some), batch):
         edges_at_once = some[first : first + batch]
-        lost = losses_of(inspector, trace, edges_at_once, parts_as)
+        lost = edge_losses(inspector, trace, edges_at_once, parts_as)
         effects[first : first + len(edges_at_once)] = score_of(lost, classes)
         if progress is not None and progress(first + len(edges_at_once), len(some)) is False:
             break
     if into == "value":
         lines = {
-            end: dict(formulas.writers_of(ledger, stream, basis, *end).lines())
+            end: dict(formulas.upstream_of(ledger, stream, basis, *end).lines())
             for end in {(one.layer, one.head) for one in some if one.into == "value"}
         }
         into_answer = itertools.takewhile(
-            lambda one: one[0] == layers, edge_subsets.flows(ledger, stream, basis)
+            lambda one: one[0] == layers, edge_subsets.edge_flows(ledger, stream, basis)
         )
         lines[layers, None] = {writer: share.item() for _, writer, share in into_answer}
         shares[:] = torch.tensor([lines[one.layer, one.head][one.writer] for one in some])
     return EdgeAblationEffects(tuple(some), effects, shares, len(every), parts_as)
 
 
-def losses_of(
+def edge_losses(
     inspector: Inspector, trace: Trace, edges: Sequence[Edge], parts_as: str = "mean"
 ) -> Float[Tensor, "edge class"]:
     """Return the drop of every logit without each of these edges alone; runs one batch of len(edges) + 1."""
-    ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
+    ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
     removals = [{}, *({edge.reader: [edge.writer]} for edge in edges)]
     usual = _usual(inspector, ledger, stream, parts_as)
-    logits = without_edges(inspector, ledger, stream, removals, usual).double()
+    logits = edge_ablation_logits(inspector, ledger, stream, removals, usual).double()
     return logits[0] - logits[1:]
 
 
@@ -284,7 +291,7 @@ def sufficient_edges(
     target = int(trace.logits.argmax()) if target is None else target
     edges, shares = ranked_edges(inspector, trace, target, parts_as)
     orders, counts = (
-        edge_subsets.orders_of(len(edges), draws, seed),
+        edge_subsets.edge_orders(len(edges), draws, seed),
         edge_subsets.kept_counts(len(edges)),
     )
     if effects is not None:
@@ -293,7 +300,9 @@ def sufficient_edges(
     margins = {name: torch.full((len(rows), len(counts)), torch.nan) for name, rows in orders.items()}
 
     def keep_edges(rows: list[list[int]]) -> list[float]:
-        return margins_of(inspector, trace, target, [[edges[i] for i in row] for row in rows], parts_as)
+        return kept_edge_margins(
+            inspector, trace, target, [[edges[i] for i in row] for row in rows], parts_as
+        )
 
     for column, count in enumerate(counts):
         logits = iter(keep_edges([row[:count] for rows in orders.values() for row in rows]))
@@ -302,7 +311,7 @@ def sufficient_edges(
         if progress is not None and progress(column + 1, len(counts)) is False:
             break
     curve = {size: one for size, one in zip(counts, margins["share"][0].tolist(), strict=True) if one == one}
-    stable = edge_subsets.preserving([*curve], [*curve.values()])[1]
+    stable = edge_subsets.preserving_sizes([*curve], [*curve.values()])[1]
     if counts[-1] in curve and stable:  # bisect between the last failing size and the next one
         low = max(size for size in curve if size < stable)
         while stable - low > max(1, len(edges) // 500):
@@ -332,19 +341,21 @@ def ranked_edges(
     usual = _usual(inspector, ledger, stream, parts_as)
     heads, positions = trace.layers[0].heads, stream.positions is not None
     edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
-    shares = edge_subsets.shares_of(ledger, stream if usual is None else less(stream, usual), basis, edges)
+    shares = edge_subsets.edge_shares(
+        ledger, stream if usual is None else subtract_replacements(stream, usual), basis, edges
+    )
     order = shares.abs().argsort(descending=True, stable=True)
     return tuple(edges[i] for i in order.tolist()), shares[order]
 
 
-def margins_of(
+def kept_edge_margins(
     inspector: Inspector, trace: Trace, target: TargetLike, kept: Sequence[Sequence[Edge]],
     parts_as: str = "mean"
 ) -> list[float]:  # fmt: skip
     """Return the target's margin over the next class with each set of edges alone, in logits."""
     trace = inspector.answered(trace)
     require_prediction(trace)
-    ledger, stream = balanced_ledger(inspector, trace), record_stream(inspector, trace)
+    ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
     usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
     side = trace.prediction if trace.head_type == "sigmoid" else None  # the predicted side of a yes or no
     heads, positions = trace.layers[0].heads, stream.positions is not None
@@ -359,7 +370,7 @@ def margins_of(
             for edge in edges:
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
-        logits = without_edges(inspector, ledger, stream, removals, usual)
+        logits = edge_ablation_logits(inspector, ledger, stream, removals, usual)
         margins += edge_subsets.margin_of(logits.double(), classes, side).tolist()
     return margins
 
@@ -380,18 +391,18 @@ def record_stream(inspector: Inspector, trace: Trace) -> Stream:
 def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: str) -> Stream | None:
     if parts_as not in ("mean", "zero"):
         raise VitvizError(f"Given parts_as={quoted(parts_as)}; expected 'mean' or 'zero'.")
-    return usual_of(inspector, ledger, stream) if parts_as == "mean" else None
+    return mean_replacements(inspector, ledger, stream) if parts_as == "mean" else None
 
 
 def _resolve_target(
     inspector: Inspector, trace: Trace, target: TargetLike, relative: bool
 ) -> tuple[LogitTerms, object]:
-    ledger = balanced_ledger(inspector, trace)
-    resolved = target_of(ledger.trace, ledger.readout, target, relative)
+    ledger = checked_logit_terms(inspector, trace)
+    resolved = resolve_target(ledger.trace, ledger.readout, target, relative)
     return ledger, directions(ledger, resolved.direction)[0]
 
 
-def _sound(found, trace: Trace, largest: float | None = None):
+def _check_sum(found, trace: Trace, largest: float | None = None):
     """Return `found` if its terms sum to the explained value; else raise UnsupportedModel."""
     if largest is None:
         largest = max(abs(part) for _, part in found.lines())

@@ -14,11 +14,17 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from vitviz.analyses import patches_kept
-from vitviz.analyses.image_changes import CHANGES, altered
-from vitviz.analyses.perturbation import OnProgress, Perturbation, experiment_of, orders_of, places_of
+from vitviz.analyses.image_changes import CHANGES, change_image
+from vitviz.analyses.perturbation import (
+    OnProgress,
+    Perturbation,
+    axis_positions,
+    perturbation_orders,
+    run_perturbation,
+)
 from vitviz.analyses.protocol import DRAWS, SHARES
 from vitviz.engine.forward import shuffling
-from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, answers_to
+from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, outputs_of_batches
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import Prepared, normalised, prepare
 from vitviz.engine.inspector import Inspector
@@ -54,8 +60,8 @@ class PerturbedLogits:
         """
         whole, grid = self._pixels, self._trace.grid
         some = orders.split(self._at_once)
-        pixels = (torch.cat([shuffling.reordered(whole, grid, one) for one in each]) for each in some)
-        return answers_to(self._model, pixels).float()
+        pixels = (torch.cat([shuffling.reorder_patches(whole, grid, one) for one in each]) for each in some)
+        return outputs_of_batches(self._model, pixels).float()
 
     def to(self, pictures: Float[Tensor, "draw 3 height width"]) -> Float[Tensor, "draw class"]:
         """Return the logits of other images of the trace's size, values from 0 to 1.
@@ -64,10 +70,10 @@ class PerturbedLogits:
         """
         view, seen = self._trace.view, normalised(pictures.float(), self._preprocessing)
         pixels = self._inspector.forward.pixels([Prepared(one, view) for one in seen])
-        return answers_to(self._model, pixels.split(self._at_once)).float()
+        return outputs_of_batches(self._model, pixels.split(self._at_once)).float()
 
 
-def others_of(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:
+def other_images(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] | None = None) -> Others:
     """Return other images as model inputs, without the trace's own image; vitviz's samples by default."""
     seen = trace.view.picture
     preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
@@ -129,12 +135,12 @@ def perturbation(
     if not isinstance(others, list | tuple | None):
         raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
     images = None if others is None else dict(enumerate(others))
-    seconds = [*others_of(inspector, trace, images).values()] if kind in ("ground", "texture") else []
-    logits_of = partial(answers, inspector, trace, draws=draws, others=seconds)
-    return experiment_of(trace, kind, logits_of, progress)
+    seconds = [*other_images(inspector, trace, images).values()] if kind in ("ground", "texture") else []
+    logits_of = partial(perturbed_logits, inspector, trace, draws=draws, others=seconds)
+    return run_perturbation(trace, kind, logits_of, progress)
 
 
-def answers(
+def perturbed_logits(
     inspector: Inspector,
     trace: Trace,
     way: str,
@@ -148,8 +154,8 @@ def answers(
     removed or `others` are missing, Stopped if the request was cancelled.
     """
     if way in CHANGES:
-        place = places_of(trace.grid, way)[step]
-        pictures = altered(trace.view.picture, way, place, trace.grid, others)[:draws]
+        place = axis_positions(trace.grid, way)[step]
+        pictures = change_image(trace.view.picture, way, place, trace.grid, others)[:draws]
         draws = len(pictures)
     if step == 0:
         return trace.logits.expand(draws, -1)  # no change: the trace's own logits, bit for bit
@@ -157,7 +163,7 @@ def answers(
     if way in CHANGES:
         return perturbed.to(pictures)
     if way == "shuffled":
-        return perturbed.in_order(torch.from_numpy(orders_of(trace.grid, "shuffle", draws)[step]))
+        return perturbed.in_order(torch.from_numpy(perturbation_orders(trace.grid, "shuffle", draws)[step]))
     seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # an image without patches has one draw
     kept = [torch.from_numpy(patches_kept(trace.grid, SHARES[step], seed)) for seed in seeds]
     return perturbed.kept(torch.stack(kept), way).expand(draws, -1)

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.correlation import spearman
-from vitviz.analyses.faithfulness.evaluation import DRAWS, SHARES, Faithfulness, OnMethod, trial_of
+from vitviz.analyses.faithfulness.evaluation import DRAWS, SHARES, Faithfulness, OnMethod, evaluate_methods
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import METHODS, SaliencyMap, dense, relevance_of
+from vitviz.analyses.saliency import METHODS, SaliencyMap, dense, saliency_map
 from vitviz.analyses.target import TargetLike
 from vitviz.engine.forward import capture
 from vitviz.engine.inspector import Inspector
@@ -57,7 +57,7 @@ def saliency(
     >>> found.map.shape, abs(found.unexplained) < 1e-4
     (torch.Size([14, 14]), True)
     """
-    return relevance_of(explained(inspector, image, target, size=size), method, at, steps)
+    return saliency_map(explained(inspector, image, target, size=size), method, at, steps)
 
 
 def patch_scores(
@@ -126,7 +126,7 @@ def faithfulness(
     (['ledger', 'random'], 11)
     """
     passes = explained(inspector, image, target, patches_as, size)
-    return trial_of(passes, methods, patches_as, seed, shares, draws, progress, steps=steps)
+    return evaluate_methods(passes, methods, patches_as, seed, shares, draws, progress, steps=steps)
 
 
 def class_sensitivity(
@@ -148,7 +148,7 @@ def class_sensitivity(
     correlations = {}
     for method in methods:
         with suppress(UnsupportedModel):
-            correlations[method] = spearman(relevance_of(first, method).map, relevance_of(second, method).map)
+            correlations[method] = spearman(saliency_map(first, method).map, saliency_map(second, method).map)
     return correlations
 
 
@@ -174,20 +174,20 @@ def parameter_randomisation(
         UnsupportedModel: A method does not apply.
     """
     own = explained(inspector, image, target, size=size)
-    maps = {method: relevance_of(own, method).map for method in methods}
+    maps = {method: saliency_map(own, method).map for method in methods}
     correlations: dict[str, list[list[float | None]]] = {method: [[] for _ in blocks] for method in maps}
     for row, count in enumerate(blocks):
         for seed in seeds:
-            variant = explained(randomised(inspector, count, seed), own.trace.view, own.target)
+            variant = explained(randomise_weights(inspector, count, seed), own.trace.view, own.target)
             for method, own_map in maps.items():
-                correlations[method][row].append(spearman(own_map, relevance_of(variant, method).map))
+                correlations[method][row].append(spearman(own_map, saliency_map(variant, method).map))
     return correlations
 
 
 HEADS = ("head", "head_dist", "fc_norm", "norm", "attn_pool")  # all parts after the last block
 
 
-def randomised(inspector: Inspector, blocks: int, seed: int) -> Inspector:
+def randomise_weights(inspector: Inspector, blocks: int, seed: int) -> Inspector:
     """Return a copy whose head and last `blocks` blocks have random weights.
 
     Norms and pooling after the last block are randomised with the head. Every tensor is drawn from a normal

@@ -22,16 +22,16 @@ from vitviz.engine.checkpoint import Checkpoint
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import memory_guard
 from vitviz.engine.forks import lock_of
-from vitviz.engine.formats.contrastive import CONFIG, TOWERS, projecting
-from vitviz.engine.formats.folder import read_json, understood
-from vitviz.engine.formats.weights import bytes_held, shapes
+from vitviz.engine.formats.contrastive import CONFIG, TOWERS, is_contrastive_name
+from vitviz.engine.formats.folder import read_json, refusing_malformed_config
+from vitviz.engine.formats.weights import bytes_held, read_shapes
 from vitviz.engine.hub import downloads
-from vitviz.engine.hub.files import if_there
+from vitviz.engine.hub.files import fetch_if_present
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, HubError, UnsupportedModel, VitvizError, first_line, quoted
 from vitviz.traces import cancellation
 from vitviz.traces.classes import Classes
-from vitviz.traces.text_classes import plain, with_text
+from vitviz.traces.text_classes import plain_name, with_text
 from vitviz.traces.unicode import require_unicode
 
 AT_ONCE = 64  # sentences
@@ -86,9 +86,9 @@ def text(
         raise VitvizError(f"Given templates={quoted(templates)}; expected texts with {{}} for a sentence.")
     for entry in (*labels, *templates):
         require_unicode(entry, "the sentence")
-    name = plain(inspector.checkpoint.name)
+    name = plain_name(inspector.checkpoint.name)
     with memory_guard(inspector.device, f"The text tower of {name}"):
-        tower, tokenizer = tower_of(inspector, progress)
+        tower, tokenizer = text_tower(inspector, progress)
         written = [template.replace("{}", label) for label in labels for template in templates]
         for entry in written:
             _require_short(tokenizer, entry, name)
@@ -100,7 +100,7 @@ def text(
     return Classes(tuple(labels), means, *scored, name)
 
 
-def asked_about(
+def with_sentences(
     inspector: Inspector, sentences: Sequence[str], templates: Sequence[str] = (),
     progress: Callable[[int, int], Any] | None = None,
 ) -> Inspector:  # fmt: skip
@@ -117,7 +117,7 @@ def reads_text(checkpoint: Checkpoint) -> bool:
     True if open_clip's files lie beside its own, or timm's name belongs to a model that was trained with one.
     """
     if checkpoint.source == "hub":
-        return projecting(checkpoint.name) or "_siglip_" in checkpoint.name
+        return is_contrastive_name(checkpoint.name) or "_siglip_" in checkpoint.name
     return None not in _config_beside(checkpoint)
 
 
@@ -142,7 +142,7 @@ def _require_short(tokenizer: Any, sentence: str, name: str) -> None:
         )
 
 
-def tower_of(inspector: Inspector, progress: Callable | None = None) -> tuple[Any, Callable]:
+def text_tower(inspector: Inspector, progress: Callable | None = None) -> tuple[Any, Callable]:
     """Return the text tower and its tokenizer; the last one is cached.
 
     Raises as `text`, except for invalid sentences.
@@ -158,7 +158,7 @@ def tower_of(inspector: Inspector, progress: Callable | None = None) -> tuple[An
     with _lock:
         if key not in _kept:
             _kept.clear()
-            count = sum(map(prod, shapes(weights).values())) or bytes_held(weights) // 4
+            count = sum(map(prod, read_shapes(weights).values())) or bytes_held(weights) // 4
             memory.require_to_load(f"The text tower of {name}", count, device)
             _kept[key] = _loaded(open_clip, config.parent, name, device)
         return _kept[key]
@@ -201,14 +201,14 @@ def _config_beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
 
 def _from_hub(location: str, progress: Callable | None) -> tuple[Path | None, Path | None]:
     """Return open_clip's config and weights of a repository; its tokenizer is fetched beside them."""
-    config = if_there(location, CONFIG)
+    config = fetch_if_present(location, CONFIG)
     if config is None:
         return None, None
-    with understood(location):
+    with refusing_malformed_config(location):
         hosted = "hf_tokenizer_name" in read_json(config)["model_cfg"]["text_cfg"]
     for number, name in enumerate(TOKENIZERS if hosted else ()):
         # only the first file reports an unreachable hub
         with suppress(HubError if number else downloads.NoSuchFile):
             downloads.fetch(location, name)
-    paths = (if_there(location, name, progress) for name in TOWERS)
+    paths = (fetch_if_present(location, name, progress) for name in TOWERS)
     return config, next(filter(None, paths), None)

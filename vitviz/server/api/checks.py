@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import Unknown, quoted
-from vitviz.server.api.serialization import plain, without_paths
+from vitviz.server.api.serialization import to_lists, without_paths
 from vitviz.server.services.analysis_service import AnalysisService
-from vitviz.traces.localized_text import LocalizedText, travelling
+from vitviz.traces.localized_text import LocalizedText, text_to_json
 
 if TYPE_CHECKING:
     from vitviz.diagnostics.finding import Finding
@@ -30,7 +30,7 @@ def public(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def finding_json(finding: Finding, say: Callable[[str], Any] = str) -> dict[str, Any]:
     """Return a finding as JSON; `say` converts its texts."""
-    numbers = {name: plain(getattr(finding, name)) for name in ("number", "threshold")}
+    numbers = {name: to_lists(getattr(finding, name)) for name in ("number", "threshold")}
     return {**vars(finding), **numbers, **{name: say(getattr(finding, name)) for name in TEXTS}}
 
 
@@ -42,7 +42,7 @@ def step_json(service: AnalysisService, key: str, number: str, given: Mapping[st
     quick, place = bool(given.get("quick")), int(number) if number.isdecimal() and len(number) < 4 else number
     with service.work.sparing() if quick else nullcontext():
         step = service.checks.step(key, given.get("set", ""), place, quick)
-    told = [finding_json(finding, travelling) for finding in public(step.findings)]
+    told = [finding_json(finding, text_to_json) for finding in public(step.findings)]
     return {"findings": told, "next": step.next, "images": step.images, "share": step.share}
 
 

@@ -22,19 +22,19 @@ from vitviz import analyses
 from vitviz.engine.studies import attribution
 from vitviz.errors import VitvizError, WrongSetting, quoted
 from vitviz.server.api import checks, figures, videos
-from vitviz.server.api.serialization import cells, in_english, plain, truth, whole
+from vitviz.server.api.serialization import error_text, grid_json, parse_boolean, parse_whole, to_lists
 from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import one_answer
+from vitviz.server.security.scheduler import as_one_request
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import samples
 from vitviz.views import VIEWS, Choice, Control, IntSetting, Needs, Slider, View, ViewContext
-from vitviz.views.controls import DIFFERENCE, sequential
-from vitviz.views.evidence.compute import writers
+from vitviz.views.controls import DIFFERENCE, position_of_name
+from vitviz.views.evidence.compute import upstream_sources
 from vitviz.views.explorer import score
 from vitviz.views.printing import PrintStyle
-from vitviz.views.shared import distances_of
+from vitviz.views.shared import shared_distances
 from vitviz.views.trial import ORDER
 
 log = logging.getLogger("vitviz")
@@ -74,13 +74,13 @@ class Endpoints:
             input: [height, width] px, grid: {rows, cols, patch, prefix}}
         """
         trace = self._subject(image, checkpoint).trace
-        top = _top(trace, whole(count, "count", 1, 100_000))
+        top = _top(trace, parse_whole(count, "count", 1, 100_000))
         return {
             **_origin(trace),
             "head_type": trace.head_type,
             "top": top,
             "input": list(trace.grid.pixels),
-            "grid": cells(trace.grid),
+            "grid": grid_json(trace.grid),
         }
 
     def rollout(
@@ -105,7 +105,10 @@ class Endpoints:
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
         found = self._service.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
-        return {**_origin(trace), "map": plain(found), "box": list(trace.view.box), "grid": cells(trace.grid)}
+        return {
+            **_origin(trace), "map": to_lists(found), "box": list(trace.view.box),
+            "grid": grid_json(trace.grid)
+        }  # fmt: skip
 
     def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
         """Return the mean attention distance of every head, in pixels of the model's input.
@@ -117,16 +120,16 @@ class Endpoints:
             {checkpoint, dtype, distance: layers x heads px, prefix_mass: layers x heads, from 0 to 1,
             uniform: px of attention spread evenly, grid}
         """
-        renormalise = truth(renormalise, "renormalise")
+        renormalise = parse_boolean(renormalise, "renormalise")
         subject = self._subject(image, checkpoint)
         trace = subject.trace
-        measured = self._service.read(subject, lambda: distances_of(subject))
+        measured = self._service.read(subject, lambda: shared_distances(subject))
         return {
             **_origin(trace),
-            "distance": plain(measured.renormalised if renormalise else measured.distance),
-            "prefix_mass": plain(measured.prefix_mass),
-            "uniform": plain(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
-            "grid": cells(trace.grid),
+            "distance": to_lists(measured.renormalised if renormalise else measured.distance),
+            "prefix_mass": to_lists(measured.prefix_mass),
+            "uniform": to_lists(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
+            "grid": grid_json(trace.grid),
         }
 
     def patch_attention(
@@ -144,8 +147,8 @@ class Endpoints:
         if direction not in ("attends to", "attended by"):
             raise WrongSetting(f"direction={quoted(direction)} is neither 'attends to' nor 'attended by'.")
         trace = self._subject(image, checkpoint).trace
-        layer = whole(layer, "layer", 1, len(trace.layers))
-        head = whole(head, "head", 1, trace.layers[layer - 1].heads)
+        layer = parse_whole(layer, "layer", 1, len(trace.layers))
+        head = parse_whole(head, "head", 1, trace.layers[layer - 1].heads)
         query = str(query)  # Python converts no strings of thousands of digits
         token = int(query) if query.isdecimal() and len(query) < 10 else query
         of = analyses.attends_to if direction == "attends to" else analyses.attended_by
@@ -153,9 +156,9 @@ class Endpoints:
         grid = trace.grid
         return {
             **_origin(trace),
-            "patches": plain(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
-            "prefix": dict(zip(grid.prefix_names, plain(weights[: grid.prefix]), strict=True)),
-            "grid": cells(grid),
+            "patches": to_lists(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
+            "prefix": dict(zip(grid.prefix_names, to_lists(weights[: grid.prefix]), strict=True)),
+            "grid": grid_json(grid),
         }
 
     def filters(self, checkpoint: str = "", count: int = 28) -> dict:
@@ -169,8 +172,8 @@ class Endpoints:
             shares of the whole}
         """
         inspector = self._inspector(checkpoint)
-        components = attribution.embedding_filters(inspector, whole(count, "count", 1, 100_000))
-        told = {"pictures": plain(components.pictures), "variance": plain(components.variance)}
+        components = attribution.embedding_filters(inspector, parse_whole(count, "count", 1, 100_000))
+        told = {"pictures": to_lists(components.pictures), "variance": to_lists(components.variance)}
         return {"checkpoint": inspector.checkpoint.name, **told}
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
@@ -186,8 +189,8 @@ class Endpoints:
         similarity = attribution.position_similarity(inspector)
         if patch is not None:
             rows, cols = similarity.shape[:2]
-            similarity = similarity[divmod(whole(patch, "patch", 0, rows * cols - 1), cols)]
-        return {"checkpoint": inspector.checkpoint.name, "similarity": plain(similarity)}
+            similarity = similarity[divmod(parse_whole(patch, "patch", 0, rows * cols - 1), cols)]
+        return {"checkpoint": inspector.checkpoint.name, "similarity": to_lists(similarity)}
 
     def without(self, image: ImageInput, without: str, checkpoint: str = "", count: int = 5) -> dict:
         """Return the prediction before and after heads, MLPs or patches are ablated.
@@ -199,7 +202,7 @@ class Endpoints:
             {checkpoint, dtype, without, before: [{label, probability}], after: [{label, probability}]},
             or value for probability
         """
-        count, ablation = whole(count, "count", 1, 100_000), Ablation.parse(str(without))
+        count, ablation = parse_whole(count, "count", 1, 100_000), Ablation.parse(str(without))
         name = self._name(checkpoint)
         before, after = self._subject(image, name).trace, self._subject(image, name, ablation.text()).trace
         told = {"before": _top(before, count), "after": _top(after, count)}
@@ -221,11 +224,11 @@ class Endpoints:
         subject = self._subject(image, checkpoint)
         if subject.trace.logits is None:
             raise WrongSetting(f"{subject.checkpoint} has no classifier, so the logit lens does not apply.")
-        asked = whole(target, "target", -1, subject.trace.logits.numel() - 1)
+        asked = parse_whole(target, "target", -1, subject.trace.logits.numel() - 1)
         asked = int(subject.trace.logits.argmax()) if asked < 0 else asked
         with self._service.work.reading(subject):
             logits = attribution.logit_lens(subject.inspector, subject.trace, form=str(form))[:, asked]
-        return {**_origin(subject.trace), "target": asked, "logits": plain(logits)}
+        return {**_origin(subject.trace), "target": asked, "logits": to_lists(logits)}
 
     def writers(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, target: str = "top",
@@ -243,8 +246,8 @@ class Endpoints:
         view, subject, settings = self._asked("evidence", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        found = self._service.read(subject, lambda: writers(subject, settings))
-        lines = [{**_writer(writer), "logits": plain(part)} for writer, part in found.lines()]
+        found = self._service.read(subject, lambda: upstream_sources(subject, settings))
+        lines = [{**_writer(writer), "logits": to_lists(part)} for writer, part in found.lines()]
         return {**_origin(subject.trace), "share": found.share, "total": found.total, "writers": lines}
 
     def score_account(
@@ -263,14 +266,18 @@ class Endpoints:
             key's, relative_rest, content_position: 2 x 2 of it, or none}
         """
         given = {"layer": layer, "head": head, "key": key, "against": against}
-        given["token"] = sequential(str(query), self._subject(image, checkpoint).grid)
+        given["token"] = position_of_name(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
         attributed, tokens = self._service.read(subject, lambda: score.account(view, subject, settings))
         four = attributed.content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
-        told = {name: plain(getattr(attributed, name)) for name in names}
+        told = {name: to_lists(getattr(attributed, name)) for name in names}
         told |= {"writers": [_writer(writer) for writer in attributed.writers], "tokens": tokens}
-        return {**_origin(subject.trace), **told, "content_position": None if four is None else plain(four)}
+        return {
+            **_origin(subject.trace),
+            **told,
+            "content_position": None if four is None else to_lists(four),
+        }
 
     def figure(
         self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -295,9 +302,11 @@ class Endpoints:
             if not (asked.paired or asked.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
         key = self._key(image, checkpoint, without, strokes, second)
-        look = PrintStyle(truth(detail, "detail"), language=str(language))
+        look = PrintStyle(parse_boolean(detail, "detail"), language=str(language))
         made = figures.figure(self._service, key, str(view), figures.settings_of(str(settings)), look)
-        data = figures.write_figure(self._service, made, str(format), width, whole(dpi, "dpi", 1, 10_000))
+        data = figures.write_figure(
+            self._service, made, str(format), width, parse_whole(dpi, "dpi", 1, 10_000)
+        )
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
@@ -317,11 +326,13 @@ class Endpoints:
         Returns:
             {checkpoint, view, name: the file's, caption: text, frames: their labels, data: in base64}
         """
-        pixels = whole(width, "width", 1, videos.WIDE)
-        videos.require(str(format), pixels, seconds)
+        pixels = parse_whole(width, "width", 1, videos.WIDE)
+        videos.require_video_format(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without, strokes)
-        look = PrintStyle(truth(detail, "detail"), language=str(language))
-        made = videos.film(self._service, key, str(view), figures.settings_of(str(settings)), str(over), look)
+        look = PrintStyle(parse_boolean(detail, "detail"), language=str(language))
+        made = videos.page_video(
+            self._service, key, str(view), figures.settings_of(str(settings)), str(over), look
+        )
         data = videos.encode_video(self._service, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
@@ -351,7 +362,7 @@ class Endpoints:
         view, subject, settings = self._asked("trial", image, checkpoint, given)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        from vitviz.analyses.faithfulness.ranking import verdict
+        from vitviz.analyses.faithfulness.ranking import verdict_text
         from vitviz.views.trial import compute
 
         score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
@@ -361,16 +372,16 @@ class Endpoints:
             "target": list(found.classes),
             "patches_as": found.patches_as,
             "shares": list(found.shares),
-            "verdict": str(verdict(found, score)),
+            "verdict": str(verdict_text(found, score)),
             "chance": [*told["chance"], told["reach"]],
             "rows": told["rows"],
-            "maps": {name: plain(saliency.map) for name, saliency in found.maps.items()},
+            "maps": {name: to_lists(saliency.map) for name, saliency in found.maps.items()},
             "curves": {
-                name: {"most": plain(curve.most[score]), "least": plain(curve.least[score])}
+                name: {"most": to_lists(curve.most[score]), "least": to_lists(curve.least[score])}
                 for name, curve in found.curves.items()
             },
             "refused": {name: str(reason) for name, reason in found.refused.items()},
-            "grid": cells(subject.grid),
+            "grid": grid_json(subject.grid),
         }
 
     def check(self, checkpoint: str = "", images: list | None = None) -> dict:  # of each streamed result
@@ -403,7 +414,9 @@ class Endpoints:
         """
         # without the path on the server
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        return [{name: getattr(one, name) for name in fields} for one in self._service.checkpoints.offered()]
+        return [
+            {name: getattr(one, name) for name in fields} for one in self._service.checkpoints.selectable()
+        ]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """Return a file as JSON: base64 data, its name and caption."""
@@ -450,7 +463,7 @@ PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
 
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
     """Return the likeliest classes with their scores."""
-    return [{"label": label, trace.quantity: plain(score)} for label, score in trace.top(count)]
+    return [{"label": label, trace.quantity: to_lists(score)} for label, score in trace.top(count)]
 
 
 def _writer(writer: Any) -> dict[str, Any]:
@@ -465,7 +478,7 @@ def _origin(trace: Any) -> dict[str, str]:
     return {"checkpoint": trace.checkpoint, "dtype": trace.dtype}
 
 
-def answering() -> tuple[View, ...]:
+def views_with_endpoints() -> tuple[View, ...]:
     """Return the views with derived endpoints: with exported items and no endpoint of their own."""
     return tuple(
         view for view in VIEWS if view.endpoint is None and any(item.in_export for item in view.items)
@@ -492,16 +505,18 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
             subject = ViewContext(endpoints._inspector(**values))
         for name in chosen.keys() & tokens:
             given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send the number 0
-            chosen[name] = sequential(given_token, subject.grid) if given_token else None
+            chosen[name] = position_of_name(given_token, subject.grid) if given_token else None
         settings = view.settings(
             {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
         )
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with endpoints._service.work.reading(subject):
-            numbers = {item.name: plain(view.array(subject, item.name, settings)) for item in items_exported}
+            numbers = {
+                item.name: to_lists(view.array(subject, item.name, settings)) for item in items_exported
+            }
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
-        return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": cells(subject.grid)}
+        return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": grid_json(subject.grid)}
 
     of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
     parameters = [_parameter("image", ImageInput)] if of_picture else []
@@ -542,10 +557,10 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def publish(service: AnalysisService) -> None:
+def add_endpoints(service: AnalysisService) -> None:
     """Add the endpoints to the page that is being built."""
     endpoints = Endpoints(service)
-    made = (endpoint(view, endpoints) for view in answering())
+    made = (endpoint(view, endpoints) for view in views_with_endpoints())
     for one in (*(getattr(endpoints, name) for name in PUBLIC), *made):
         gr.api(_documented(_as_gradio_error(one, service.work.request_turn)), api_name=one.__name__)
 
@@ -569,12 +584,12 @@ def _as_gradio_error(fn: Callable, turn: Callable[[], AbstractContextManager] = 
     @wraps(fn)
     def answer(*given, **named):
         try:
-            with request_context.asking(request_context.direct()), one_answer(), turn():
+            with request_context.bind_request(request_context.direct_request()), as_one_request(), turn():
                 return fn(*given, **named)
         except Exception as error:  # the caller would otherwise get "error: null"
             if not isinstance(error, VitvizError):
                 log.exception("An endpoint failed")
-            raise gr.Error(in_english(error), print_exception=False) from error
+            raise gr.Error(error_text(error), print_exception=False) from error
 
     return answer
 

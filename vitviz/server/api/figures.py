@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting, quoted
-from vitviz.export import Figure, printed
+from vitviz.export import Figure, print_view
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import View
@@ -32,10 +32,10 @@ def figure(
     view, subject = service.view(slug), service.subject(key)
     if subject.survey is not None and not view.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
-    return of_settings(service, key, view, view.settings(given, subject.about), asked)
+    return figure_of_settings(service, key, view, view.settings(given, subject.about), asked)
 
 
-def of_settings(
+def figure_of_settings(
     service: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
 ) -> Figure:
     """Return a view's figure for parsed settings."""
@@ -45,7 +45,7 @@ def of_settings(
             picture = service.pictures.sample_of(service.runs.run(key).picture) or "own-picture"
             asked = replace(asked, upload=service.photograph(key), picture=picture)
         with service.work.reading(subject):
-            return printed(view, subject, settings, asked)
+            return print_view(view, subject, settings, asked)
 
 
 def write_figure(service: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
@@ -57,14 +57,14 @@ def write_figure(service: AnalysisService, made: Figure, form: str, width: float
         return made.file(form, width, dpi)
 
 
-def asked_for(
+def figure_file(
     service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a figure file and its name; print.width (mm), .dpi, .detail, .dark and .lang set the format."""
     wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = service.view(slug), service.subject(key)
     settings = view.settings(wanted.theirs, subject.about)
-    if view.on_request and not view.refused(subject) and not view.at_hand(subject, settings):
+    if view.on_request and not view.refused(subject) and not view.available_now(subject, settings):
         raise VitvizError(NOT_YET)  # drawing would run a computation that visitors start with a button
     made = figure(service, key, slug, wanted.theirs, wanted.look())
     width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")

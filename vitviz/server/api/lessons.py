@@ -19,11 +19,11 @@ import numpy as np
 
 import vitviz
 from vitviz.errors import Unknown
-from vitviz.export.figure import view_called
+from vitviz.export.figure import view_by_slug
 from vitviz.server.api import figures as prints
 from vitviz.server.api import links
 from vitviz.server.api.figures import QueryTexts
-from vitviz.server.api.serialization import cells
+from vitviz.server.api.serialization import grid_json
 from vitviz.server.security import zips
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import LocalizedText
@@ -99,7 +99,7 @@ class Lesson:
         return LocalizedText(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
 
 
-def everything(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
+def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
     """Return the zip for one run.
 
     `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over an image
@@ -149,18 +149,18 @@ def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> di
     }
     settings = {
         slug: {name: value for name, value in one.items() if not service.pictures.has(value)}
-        for slug, one in by_view(given).items()
+        for slug, one in settings_by_view(given).items()
     }
     return {**seen, "settings": settings}  # without the image's key, which is private to this server
 
 
-def by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
+def settings_by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
     """Group settings named "view.setting" by view. Raises Unknown for an unknown view."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
         slug, dot, setting = name.partition(".")
         if dot:
-            asked[view_called(slug).slug][setting] = value
+            asked[view_by_slug(slug).slug][setting] = value
     return asked
 
 
@@ -177,17 +177,19 @@ def _write(
     """Write the files of a run into a folder; return the views left out, with reasons."""
     key, second = keys
     pair = service.runs.pair(key, second) if second else key
-    subject, asked = service.subject(key), by_view(given)
+    subject, asked = service.subject(key), settings_by_view(given)
     for slug, survey in surveys.items():
         # the key of a survey or of a pair
         known = service.sets.survey(survey) is not None or service.runs.both(survey)[0] == key
         if not service.view(slug).averages or not known:
             raise Unknown("The requested average is no longer stored. Compute it again.")
     parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
-    settings = {view.slug: view.filed(parsed[view.slug], subject.grid) for view in VIEWS}
+    settings = {view.slug: view.settings_for_files(parsed[view.slug], subject.grid) for view in VIEWS}
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
     shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
-    left_out |= {view.slug: ON_REQUEST for view in shown if not view.at_hand(subject, parsed[view.slug])}
+    left_out |= {
+        view.slug: ON_REQUEST for view in shown if not view.available_now(subject, parsed[view.slug])
+    }
     for view in VIEWS:
         if view.slug in left_out:
             continue
@@ -226,7 +228,7 @@ def _about(
             "device": trace.device,
             "from_float32": vars(trace.deviation) if trace.deviation else None,
         },
-        "grid": cells(grid),
+        "grid": grid_json(grid),
         "retouched": view.retouched.text(),  # the edits, in pixels of upload.jpg
         "without": trace.without.text(),  # the ablation; heads and layers are counted from 1
         "head_type": trace.head_type,
@@ -252,7 +254,7 @@ def _arrays(archive: zipfile.ZipFile) -> str:
     return "".join(lines)
 
 
-def read(data: bytes) -> Lesson:
+def read_lesson(data: bytes) -> Lesson:
     """Read a lesson from a zip. Raises NoZip or NoLesson. Settings that fit no view are skipped."""
     return _read(io.BytesIO(data))
 
@@ -261,23 +263,23 @@ def _read(file: BinaryIO) -> Lesson:
     from vitviz.engine.images.opening import MAX_BYTES
     from vitviz.traces.head_type import HEAD_TYPES
 
-    found = zips.files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
+    found = zips.read_files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
         about = parse_json(found[TOLD])
         lesson, head_type = about["lesson"], about.get("head_type")
-        seen, settings = links.read(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
+        seen, settings = links.parse_link(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise NoLesson(NO_LESSON) from None
     if seen.checkpoint is None or not (seen.sample or PICTURE in found):
         raise NoLesson(NO_LESSON)
     asked = [one if isinstance(one, dict) else {} for one in settings]
-    checked = {view.slug: links.fitting(view, one) for view, one in zip(VIEWS, asked, strict=True)}
+    checked = {view.slug: links.accepted_settings(view, one) for view, one in zip(VIEWS, asked, strict=True)}
     picture = None if seen.sample else found[PICTURE]
     head_type = head_type if head_type in HEAD_TYPES else None
     return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER), head_type)
 
 
-def offered(folder: Path) -> dict[str, Path]:
+def lessons_in_folder(folder: Path) -> dict[str, Path]:
     """Return the lessons in a folder by name; empty without a folder."""
     try:
         paths = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".zip" and one.is_file())
@@ -287,9 +289,9 @@ def offered(folder: Path) -> dict[str, Path]:
     return dict(list(named.items())[:MOST_OFFERED])
 
 
-def opened(folder: Path, name: Any) -> Lesson:
+def open_lesson(folder: Path, name: Any) -> Lesson:
     """Open one of the offered lessons, reading only what is needed. Raises Unknown for any other name."""
-    path = offered(folder).get(name) if isinstance(name, str) else None
+    path = lessons_in_folder(folder).get(name) if isinstance(name, str) else None
     if path is None:
         raise Unknown(GONE)
     try:

@@ -40,11 +40,11 @@ class Link:
     settings: dict[str, str] = field(default_factory=dict)  # of the tab, as text, each checked
 
 
-def read(query: Mapping[str, Any]) -> Link:
+def parse_link(query: Mapping[str, Any]) -> Link:
     """Parse the query of an address. Never raises: invalid values are skipped.
 
     >>> asked = {"sample": "coffee", "tab": "rollout", "fusion": "max", "residual": "1e9", "colour": "red"}
-    >>> read(asked)  # doctest: +NORMALIZE_WHITESPACE
+    >>> parse_link(asked)  # doctest: +NORMALIZE_WHITESPACE
     Link(checkpoint=None, sample='coffee', tab='rollout', second=None, size=None, without=None,
          strokes=None, settings={'fusion': 'max'})
     """
@@ -59,7 +59,7 @@ def read(query: Mapping[str, Any]) -> Link:
         _name(query.get("size", "")),
         _edits(Ablation, query.get("without", ""), LONGEST),
         _edits(ImageEdits, query.get("strokes", "")),
-        fitting(view, query) if view else {},
+        accepted_settings(view, query) if view else {},
     )
 
 
@@ -71,10 +71,14 @@ def _name(text: str) -> str | None:
 def link_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a session that the page's script needs for links and history."""
     names = "key checkpoint second second_key size without strokes picture scene".split()
-    return {**{name: state.get(name, "") for name in names}, "sample": state.get("sample"), "base": base()}
+    return {
+        **{name: state.get(name, "") for name in names},
+        "sample": state.get("sample"),
+        "base": link_base(),
+    }
 
 
-def base() -> str:
+def link_base() -> str:
     """Return the base address of links: on a Space, the Space's own address (the page is framed); else ''."""
     host = os.environ.get("SPACE_HOST", "")
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
@@ -87,7 +91,7 @@ def _edits(kind: type[Ablation | ImageEdits], text: str, most: int | None = None
         return None
 
 
-def fitting(view: View, query: Mapping[str, Any]) -> dict[str, str]:
+def accepted_settings(view: View, query: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings in a query that a view accepts, as far as can be checked without a model."""
     settings = {}
     for control in view.controls:

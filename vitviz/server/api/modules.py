@@ -15,10 +15,10 @@ from vitviz.server import i18n
 from vitviz.views import scripts
 
 _ROOMS = (*scripts.ROOMS, "server")
-script_of = scripts.script_of
+script_of = scripts.drawing_module
 
 
-def source(path: str) -> str:
+def module_source(path: str) -> str:
     """Return a module's text. Raises Unknown for any other path."""
     text = _sources().get(path)
     if text is None:
@@ -27,31 +27,31 @@ def source(path: str) -> str:
 
 
 @cache
-def base() -> str:
+def modules_base() -> str:
     """Return the modules' base address, relative to the page."""
     whole = json.dumps(sorted(_sources().items())).encode()
     return f"gradio_api/vitviz/modules/{hashlib.blake2b(whole, digest_size=8).hexdigest()}/"
 
 
 @cache
-def plotly() -> bytes:
+def plotly_script() -> bytes:
     """Return the plotly.js of the installed package `plotly`, gzipped: 1.5 MB instead of 4.8."""
     return gzip.compress((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
 
 
-def loading(*paths: str, then: str) -> str:
+def loader_script(*paths: str, then: str) -> str:
     """Return JavaScript that loads modules and passes them to `then`, an expression."""
-    wanted = ", ".join(f"import(new URL('{base()}{path}', document.baseURI).href)" for path in paths)
+    wanted = ", ".join(f"import(new URL('{modules_base()}{path}', document.baseURI).href)" for path in paths)
     return f"Promise.all([{wanted}]).then({then}).catch((error) => console.error(error));"
 
 
-def style() -> str:
+def style_sheets() -> str:
     """Return all style sheets: of the frontend, the views and the page."""
-    return "\n".join(scripts.files(".css", _ROOMS).values())
+    return "\n".join(scripts.module_texts(".css", _ROOMS).values())
 
 
 @cache
 def _sources() -> dict[str, str]:
-    texts = {tag: json.dumps(dict(i18n.texts(tag)), ensure_ascii=False) for tag in i18n.NAMES}
+    texts = {tag: json.dumps(dict(i18n.translations(tag)), ensure_ascii=False) for tag in i18n.NAMES}
     said = {f"server/i18n/{tag}.js": f"export default {text};\n" for tag, text in texts.items()}
-    return {**scripts.files(".js", _ROOMS), **scripts.generated(), **said}
+    return {**scripts.module_texts(".js", _ROOMS), **scripts.generated_modules(), **said}

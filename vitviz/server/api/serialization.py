@@ -12,7 +12,7 @@ import numpy as np
 
 from vitviz.errors import VitvizError, WrongSetting, quoted, whole_number
 from vitviz.server.i18n import mark
-from vitviz.traces.localized_text import LocalizedText, message_of, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 
 log = logging.getLogger("vitviz")
 
@@ -25,10 +25,10 @@ _PATH = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\'",;:()]+
 DIGITS = 6
 
 
-def plain(values: Any) -> Any:
+def to_lists(values: Any) -> Any:
     """Return nested lists of numbers with six significant digits; null for non-finite values.
 
-    >>> plain([[1 / 3, 0.0], [float("nan"), -2e-9]])
+    >>> to_lists([[1 / 3, 0.0], [float("nan"), -2e-9]])
     [[0.333333, 0.0], [None, -2e-09]]
     """
     array = np.asarray(values, dtype=np.float64)
@@ -39,16 +39,16 @@ def plain(values: Any) -> Any:
     return rounded.tolist() if finite.all() else np.where(finite, rounded, None).tolist()
 
 
-def cells(grid) -> dict[str, Any]:
+def grid_json(grid) -> dict[str, Any]:
     """Return a patch grid: rows, cols, patch (height and width in px), names of prefix tokens in order."""
     said = {"patch": list(grid.patch), "prefix": list(grid.prefix_names)}
     return {"rows": grid.rows, "cols": grid.cols, **said}
 
 
-def whole(value: Any, name: str, least: int, most: int) -> int:
+def parse_whole(value: Any, name: str, least: int, most: int) -> int:
     """Check an integer against two bounds. Raises WrongSetting with the given value.
 
-    >>> whole(3.0, "layer", 1, 12)
+    >>> parse_whole(3.0, "layer", 1, 12)
     3
     """
     given = int(value) if isinstance(value, float) and value.is_integer() else value  # not inf or NaN
@@ -57,7 +57,7 @@ def whole(value: Any, name: str, least: int, most: int) -> int:
     return number
 
 
-def truth(value: object, name: str) -> bool:
+def parse_boolean(value: object, name: str) -> bool:
     """Parse a boolean, also from words: in Python any non-empty text is true. Raises WrongSetting."""
     found = {"true": True, "false": False}.get(str(value).lower())
     if found is None:
@@ -74,15 +74,15 @@ def without_paths(sentence: str) -> str:
     return _PATH.sub("…/", sentence)
 
 
-def in_english(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error's text for programs; internal errors are not described further."""
     return without_paths(str(error)) if isinstance(error, VitvizError) else UNEXPECTED
 
 
-def told_of(error: BaseException, place: str = "the page") -> dict:
+def error_json(error: BaseException, place: str = "the page") -> dict:
     """Return an error for the page as a sentence with values; log internal errors."""
     if not isinstance(error, VitvizError):
         log.error("%s failed by a mistake of ours", place, exc_info=error)
-        return travelling(UNEXPECTED)
+        return text_to_json(UNEXPECTED)
     sentence = message_of(error)
-    return travelling(sentence if isinstance(sentence, LocalizedText) else without_paths(sentence))
+    return text_to_json(sentence if isinstance(sentence, LocalizedText) else without_paths(sentence))

@@ -17,21 +17,21 @@ from vitviz.export.animation import (
     Animation,
     OnFrame,
     check_axis,
-    checked,
-    checked_width,
-    each_layers,
-    explained,
-    over_layers,
-    over_training,
+    check_video_format,
+    check_width,
+    layer_frames,
+    layer_video,
+    predicted_class_setting,
+    training_video,
 )
-from vitviz.export.video import paced
+from vitviz.export.video import video_at_mean_rate
 from vitviz.server.api import figures
 from vitviz.server.api.figures import QueryTexts
-from vitviz.server.api.serialization import whole
+from vitviz.server.api.serialization import parse_whole
 from vitviz.server.security import request_context
 from vitviz.server.services.analysis_service import AnalysisService
-from vitviz.server.services.frames import thinned
-from vitviz.traces.localized_text import LocalizedText, message_of, travelling
+from vitviz.server.services.frames import thin_out
+from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, PrintStyle
 
@@ -50,7 +50,7 @@ TOO_LONG = (
 OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 
-def film(
+def page_video(
     service: AnalysisService,
     key: str,
     slug: str,
@@ -73,12 +73,12 @@ def film(
 
         def grown(each: Mapping[str, Any]):
             request_context.require_visitor()
-            return figures.of_settings(service, key, view, each, asked)
+            return figures.figure_of_settings(service, key, view, each, asked)
 
-        return over_layers(view, subject, settings, asked.detail, grown)
+        return layer_video(view, subject, settings, asked.detail, grown)
     moments = _moments(service, view, run.checkpoint)
     subject = service.subject(key)
-    given = {**given, **explained(subject, view.settings(given, subject.about))}
+    given = {**given, **predicted_class_setting(subject, view.settings(given, subject.about))}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
@@ -89,10 +89,10 @@ def film(
         told(next(done), len(moments))
         return made
 
-    return over_training(run.checkpoint, moments, figure_of)
+    return training_video(run.checkpoint, moments, figure_of)
 
 
-def of_video(
+def upload_video(
     service: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
     asked: PrintStyle, told: OnFrame
 ) -> Animation:  # fmt: skip
@@ -100,7 +100,7 @@ def of_video(
     view = service.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
         raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
-    frames = thinned(service.videos.of(video).frames[part], FRAMES)
+    frames = thin_out(service.videos.of(video).frames[part], FRAMES)
 
     def each() -> Iterator[tuple[int, float, Figure]]:
         for done, (number, seconds, data) in enumerate(frames):
@@ -111,10 +111,10 @@ def of_video(
                     yield number, seconds, figures.figure(service, seen, slug, given, asked)
             told(done + 1, len(frames))
 
-    return paced(each())
+    return video_at_mean_rate(each())
 
 
-def asked_for(
+def video_file(
     service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a video file and its name; film.over, .width, .seconds, .detail, .dark, .lang set the format."""
@@ -123,21 +123,21 @@ def asked_for(
     count = service.counted(key, ticket)
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
-    require(ending, width, seconds)
+    require_video_format(ending, width, seconds)
     over, how = address.text("over", "training"), (address.look(), partial(_count, count, 0))
     if over == "video":
         part = slice(address.number("first", "0"), address.number("last", "9999") + 1)
-        made = of_video(service, key, slug, address.theirs, address.text("video", ""), part, *how)
+        made = upload_video(service, key, slug, address.theirs, address.text("video", ""), part, *how)
     else:
-        made = film(service, key, slug, address.theirs, over, *how)
+        made = page_video(service, key, slug, address.theirs, over, *how)
     data = encode_video(service, made, ending, width, seconds, partial(_count, count, 1))
     return data, f"{made.name}.{ending}"
 
 
-def require(form: str, width: int, seconds: float) -> None:
+def require_video_format(form: str, width: int, seconds: float) -> None:
     """Raise VitvizError for an invalid format. Called before the frames are computed, which takes long."""
-    checked(form, seconds)
-    checked_width(whole(width, "width", 1, WIDE))
+    check_video_format(form, seconds)
+    check_width(parse_whole(width, "width", 1, WIDE))
 
 
 def encode_video(
@@ -149,7 +149,7 @@ def encode_video(
         return made.file(form, width, seconds, told)
 
 
-def offered(service: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
+def video_lengths(service: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
     """Return the number of frames of each video of a view, or the reason why there is none."""
     view, subject = service.view(slug), service.subject(key)
     _, theirs = figures.split_by_prefix(given, PREFIX)
@@ -160,17 +160,17 @@ def offered(service: AnalysisService, key: str, slug: str, given: QueryTexts) ->
                 raise Unknown(OF_A_SET)
             return count()
         except VitvizError as error:
-            return travelling(message_of(error))
+            return text_to_json(message_of(error))
 
     return {
         "training": option(lambda: len(_moments(service, view, service.runs.run(key).checkpoint))),
-        "layers": option(lambda: len(each_layers(view, subject, view.settings(theirs, subject.about)))),
+        "layers": option(lambda: len(layer_frames(view, subject, view.settings(theirs, subject.about)))),
     }
 
 
 def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:
     """Return the training snapshots of a video. Raises VitvizError for none, or if each takes too long."""
-    moments = thinned(service.checkpoints.moments(checkpoint), MOST)
+    moments = thin_out(service.checkpoints.moments(checkpoint), MOST)
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     if view.on_request:

@@ -17,13 +17,13 @@ import gradio as gr
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 
-from vitviz.views.languages import NAMES, texts, translated
+from vitviz.views.languages import NAMES, translate, translations
 
 # key → arguments of `say`, until the page is launched
 _said: dict[str, tuple[str, dict[str, str]]] = {}
 
 
-def say(text: str, **parts: str) -> gr.i18n.I18nData:
+def translatable(text: str, **parts: str) -> gr.i18n.I18nData:
     """Return a translatable text for a Gradio component; `parts` are the texts that fill its braces.
 
     The key is a short hash, because Gradio puts the key into JSON inside a string and stops reading at the
@@ -34,11 +34,11 @@ def say(text: str, **parts: str) -> gr.i18n.I18nData:
     return gr.i18n.I18nData(key)
 
 
-def i18n() -> gr.I18n:
+def gradio_translations() -> gr.I18n:
     """Return all texts of `say` for `launch()`, and two texts that Gradio itself lacks."""
     said = {**_said, "common.complete": (mark("Done"), {}), "common.upload": (mark("Upload"), {})}
     return gr.I18n(
-        **{tag: {key: translated(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}
+        **{tag: {key: translate(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}
     )
 
 
@@ -53,20 +53,20 @@ def language_of(request: gr.Request | HTTPConnection | None) -> str:
         return "en"
     page = QueryParams(request.headers.get("referer", "").partition("?")[2])
     asked = (request.query_params.get("lang", ""), page.get("lang", ""))
-    tags = map(ours, (*asked, *_preferred(request.headers.get("accept-language", ""))))
+    tags = map(supported_language, (*asked, *_preferred(request.headers.get("accept-language", ""))))
     return next((tag for tag in tags if tag), "en")
 
 
-def ours(tag: str) -> str | None:
+def supported_language(tag: str) -> str | None:
     """Map a browser's language tag to a supported one; every Chinese tag maps to zh-CN.
 
-    >>> ours("zh-Hant-TW"), ours("ko-KR"), ours("en-GB"), ours("fr")
-    ('zh-CN', 'ko', 'en', None)
+    >>> [supported_language(tag) for tag in ("zh-Hant-TW", "ko-KR", "en-GB", "fr")]
+    ['zh-CN', 'ko', 'en', None]
     """
     return {"zh": "zh-CN", "ko": "ko", "en": "en"}.get(re.split("[-_]", tag.strip().lower())[0])
 
 
-def first() -> str:
+def language_script() -> str:
     """Return the script that chooses the language, which runs before Gradio's scripts."""
     return Path(__file__).with_name("first.js").read_text(encoding="utf-8")
 
@@ -86,4 +86,7 @@ def _preferred(header: str) -> list[str]:
     return [part.partition(";")[0].strip() for part in parts]
 
 
-__all__ = ["NAMES", "first", "i18n", "ours", "say", "texts", "mark", "translated", "language_of"]
+__all__ = [
+    "NAMES", "language_script", "gradio_translations", "supported_language", "translatable", "translations",
+    "mark", "translate", "language_of"
+]  # fmt: skip

@@ -35,10 +35,10 @@ def form_value(
 ) -> dict[str, Any]:
     """Return the form's value; `answers` are the predictions of each choice, once known."""
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
-    from vitviz.engine.formats.overrides import split
+    from vitviz.engine.formats.overrides import split_name
 
     known = answers or {}
-    plain, given = split(inspector.checkpoint.name)
+    plain, given = split_name(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
     names = _KNOWN | {usual.text(): _KNOWN[name] for name, usual in NORMALISATIONS.items()}
     items = [
@@ -67,9 +67,9 @@ def form_value(
     }
 
 
-def answered(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
+def form_with_predictions(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
     """Return the form's value with the prediction of each choice for the current image."""
-    from vitviz.engine.choices import outcomes
+    from vitviz.engine.choices import predictions_by_choice
 
     run = service.runs.run(state["key"])
     inspector = service.checkpoints.inspector(run.checkpoint)
@@ -77,7 +77,7 @@ def answered(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
     count = sum(len(assumption.choices) for assumption in inspector.checkpoint.assumed)
     with service.work.computing(inspector, run.size, max(1, count)):
         picture = service.pictures.opened(run.picture, run.strokes)
-        found = outcomes(inspector, picture, inspector.checkpoint.assumed, size)
+        found = predictions_by_choice(inspector, picture, inspector.checkpoint.assumed, size)
         answers = {(name, text): answer for name, text, answer in found}
     second = service.checkpoints.inspector(state["second"]) if state.get("second") else None
     return form_value(inspector, second, service.settings.keeps, answers)
@@ -85,29 +85,33 @@ def answered(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
 
 def name_with(checkpoint: str, text: str) -> str:
     """Return a checkpoint's name with overrides. Raises CheckpointError or VitvizError for invalid ones."""
-    from vitviz.engine.formats.overrides import Overrides, split
+    from vitviz.engine.formats.overrides import Overrides, split_name
 
-    plain, _ = split(checkpoint)
+    plain, _ = split_name(checkpoint)
     said = Overrides.parse(text).text()
     return with_text(f"{plain}?{said}" if said else plain, *without_text(checkpoint)[1:])
 
 
-def keep(service: AnalysisService, checkpoint: str, names: str = "") -> str:
+def save_settings(service: AnalysisService, checkpoint: str, names: str = "") -> str:
     """Save the overrides and class names (one per line) next to the file; return the checkpoint's name.
 
     Raises CheckpointError where this server does not write, and if the number of names differs from the
     number of classes.
     """
     from vitviz.engine.adapters import sidecar_config
-    from vitviz.engine.formats.overrides import split
-    from vitviz.engine.formats.timm_config import in_lines
+    from vitviz.engine.formats.overrides import split_name
+    from vitviz.engine.formats.timm_config import parse_label_lines
 
     if not service.settings.keeps:
         raise CheckpointError(SHARED)
     inspector = service.checkpoints.inspector(checkpoint)
-    plain, _ = split(checkpoint)
-    named = in_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
+    plain, _ = split_name(checkpoint)
+    named = (
+        parse_label_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
+    )
     placed = inspector.placed
-    sidecar_config.keep(placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type)
+    sidecar_config.write_config(
+        placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type
+    )
     service.checkpoints.forget(plain)
     return plain

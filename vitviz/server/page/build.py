@@ -11,7 +11,7 @@ import gradio as gr
 from vitviz.errors import VitvizError
 from vitviz.server import i18n
 from vitviz.server.api import endpoints, modules
-from vitviz.server.i18n import say, translated
+from vitviz.server.i18n import translatable, translate
 from vitviz.server.options import Options
 from vitviz.server.page.components import Canvas, Page, PageComponent
 from vitviz.server.page.handlers import FIRST_SAMPLE, Handlers
@@ -30,7 +30,7 @@ LOOKS = 0.01  # seconds between two polls of an empty queue
 GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in GROUPS.items()]}
 LATEX = [{"left": "$", "right": "$", "display": False}]
 FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
-NOT_OPENED = translated(
+NOT_OPENED = translate(
     "The page could not be opened: the server is busy or an error occurred. Reload in a moment.",
     "en",
 )
@@ -44,14 +44,15 @@ QUIET = {"api_visibility": "private", "show_progress": "hidden"}  # options of a
 TOLD = "() => {{ document.dispatchEvent(new CustomEvent('vitviz:{name}', {{ detail: '{detail}' }})); }}"
 
 
-def build(service: AnalysisService) -> gr.Blocks:
+def build_page(service: AnalysisService) -> gr.Blocks:
     """Build the page, ready to be launched."""
     keep_freed_memory()
     with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
         with gr.Row(elem_id="vitviz-header"):
             gr.Markdown(
-                say("# vitviz\nSee what happens inside a Vision Transformer."), elem_id="vitviz-title"
+                translatable("# vitviz\nSee what happens inside a Vision Transformer."),
+                elem_id="vitviz-title",
             )
             PageComponent("language", elem_id="vitviz-language")
             PageComponent("glossary")
@@ -69,7 +70,7 @@ def build(service: AnalysisService) -> gr.Blocks:
                 left.set.render()
                 left.film.render()  # a timeline below the views
         _connect(demo, PageRenderer(service, session, left, link, figures), session, right)
-        endpoints.publish(service)
+        endpoints.add_endpoints(service)
     return demo
 
 
@@ -86,14 +87,18 @@ def _grouped() -> str:
 def _tab(view: View) -> list[Canvas]:
     """Build a view's tab; return its figures, of the first and of the second checkpoint."""
     told = view.words
-    lead = say("## {title}\n\n{what}\n\n{how}", title=view.title, what=told.what, how=told.how)
-    with gr.Tab(say(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
+    lead = translatable("## {title}\n\n{what}\n\n{how}", title=view.title, what=told.what, how=told.how)
+    with gr.Tab(translatable(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
         with gr.Row(elem_classes="vitviz-about"):
             gr.Markdown(lead, elem_classes="vitviz-lead")
-            with gr.Accordion(say("Definition, source and limits"), open=False, elem_classes="vitviz-fold"):
-                gr.Markdown(say(told.definition), **FORMULAS)
-                gr.Markdown(say("**Source.** {source}.", source=told.source))
-                gr.Markdown(say("**What it does not show.** {caveat}", caveat=told.caveat), **FORMULAS)
+            with gr.Accordion(
+                translatable("Definition, source and limits"), open=False, elem_classes="vitviz-fold"
+            ):
+                gr.Markdown(translatable(told.definition), **FORMULAS)
+                gr.Markdown(translatable("**Source.** {source}.", source=told.source))
+                gr.Markdown(
+                    translatable("**What it does not show.** {caveat}", caveat=told.caveat), **FORMULAS
+                )
         with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
             return [
                 Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first"),
@@ -111,7 +116,7 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
     opened = middleware.lifespan(hosts, middleware.PageCalls(demo), quota, service.work.turns)
     demo._queue.pending_messages_per_session = middleware.PageMessages(PAGES)
     demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from computations
-    served(
+    serve_with_retries(
         demo,
         server_name=options.host,
         server_port=options.port,
@@ -119,8 +124,9 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
         max_threads=middleware.THREADS,
         share=options.share,
         theme=theme(),
-        head=f"<style>{modules.style()}{_grouped()}</style>",  # Gradio's `css=` drops container queries
-        i18n=i18n.i18n(),
+        # Gradio's `css=` drops container queries
+        head=f"<style>{modules.style_sheets()}{_grouped()}</style>",
+        i18n=i18n.gradio_translations(),
         max_file_size=quota.request,  # of a video; images are limited where they are read
         run_history=False,
         enable_monitoring=False,
@@ -129,7 +135,7 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
     )
 
 
-def served(demo: gr.Blocks, **given) -> None:
+def serve_with_retries(demo: gr.Blocks, **given) -> None:
     """Launch, with retries if Gradio's check of its own address times out on a busy machine."""
     for last in (False, False, True):
         try:

@@ -60,7 +60,7 @@ class Canvas(_Static):
         path = "frontend/stage.js" if view == "stage" else modules.script_of(view)
         mount = "mountBeside" if beside else "mount"
         mounted = f"([m, {{ default: spec }}]) => m.{mount}(element, props, watch, trigger, spec('{view}'))"
-        script = modules.loading("frontend/mount.js", path, then=mounted)
+        script = modules.loader_script("frontend/mount.js", path, then=mounted)
         super().__init__(f'<div class="vv" data-view="{view}"></div>', script, **options)
 
 
@@ -74,7 +74,7 @@ class PageComponent(_Static):
         triggers = "; ".join(f"trigger('{event}', data)" for event in events)
         known = f"// (data) => {{ {triggers} }}\n" if events else ""
         mounted = "([{ default: part }]) => part(element, props, watch, trigger)"
-        script = known + modules.loading(f"server/page/{name}.js", then=mounted)
+        script = known + modules.loader_script(f"server/page/{name}.js", then=mounted)
         super().__init__(f'<div class="vv-{name}" role="status" hidden></div>', script, **options)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from vitviz.server.i18n import mark
-from vitviz.traces.localized_text import LocalizedText, travelling
+from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import FEATURED, sample_image, samples
 from vitviz.traces.text_classes import vectors_of, without_text
@@ -44,7 +44,7 @@ EARLIER = mark("Previous image")
 TOKENS = "{tokens} ({patches} patches, prefix: {prefix})"
 
 
-def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> dict[str, Any]:
+def prediction_facts(subject: ViewContext, key: str = "", sample: str | None = None) -> dict[str, Any]:
     """Return top classes, their truth for a `sample`, and facts of the pass; before the pass its `key`."""
     if subject.awaited:
         return {"checkpoint": subject.checkpoint, "awaited": key}
@@ -78,7 +78,7 @@ def answer(subject: ViewContext, key: str = "", sample: str | None = None) -> di
         "device": trace.device,
         "milliseconds": round(trace.milliseconds, 1),
         "first": trace.first_pass,
-        "shapes": [[name, travelling(text)] for name, text in shapes.items() if text],
+        "shapes": [[name, text_to_json(text)] for name, text in shapes.items() if text],
     }
 
 
@@ -98,7 +98,7 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
         text = mark("The image shows {what}: the prediction is wrong.")
     right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
     asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
-    return {"said": travelling(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
+    return {"said": text_to_json(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
             "wrong": answer not in fitting}  # fmt: skip
 
 
@@ -111,12 +111,12 @@ def sample_row(chosen: str | None, checkpoint: str) -> dict[str, Any]:
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     """Return notes on the prediction, as sentences with values."""
-    notes = [travelling(checkpoint.note)] if checkpoint.note else []
+    notes = [text_to_json(checkpoint.note)] if checkpoint.note else []
     if checkpoint.replaced:
         text = mark(
             "The checkpoint’s files changed while the server was running. The page now uses the new weights."
         )
-        notes.append(travelling(text))
+        notes.append(text_to_json(text))
     outputs = 0 if trace.logits is None else trace.logits.numel()
     text = _ONLY if outputs and 0 < len(trace.labels) < 1000 else ""
     if trace.classes is not None:
@@ -147,7 +147,7 @@ def sentence_field(inspector: Inspector) -> dict[str, Any]:
     return {"of": name, "reads": reads, "takes": takes, **said}
 
 
-def board(
+def editor_value(
     state: dict, key: str, subject: ViewContext, answer: dict[str, Any], pictures: ImageStore
 ) -> dict[str, Any]:
     """Return the image editor's value.
@@ -171,7 +171,7 @@ def _size(sample: str) -> tuple[int, int]:
     return sample_image(sample).size
 
 
-def edits(without: Ablation, subject: ViewContext) -> dict[str, Any]:
+def ablation_chips(without: Ablation, subject: ViewContext) -> dict[str, Any]:
     """Return the ablation for the page's chips: text and parts; layers, heads from 1, patches from 0."""
     about = subject.about
     return {

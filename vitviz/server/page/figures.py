@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from vitviz.server.api.serialization import told_of
+from vitviz.server.api.serialization import error_json
 from vitviz.server.i18n import mark
 from vitviz.server.services.analysis_service import AnalysisService
-from vitviz.traces.localized_text import travelling
+from vitviz.traces.localized_text import text_to_json
 from vitviz.views import Needs, View, ViewContext, scripts
 
 AWAITED = mark("This view needs the whole forward pass, which is still running.")
@@ -22,26 +22,26 @@ def figures_of(view: View, service: AnalysisService, state: dict, soon: bool = F
     second = second or (state.get("second_key") if key != survey else None)
     still = {} if explained is None else {"still": {"target": str(explained)}}
     if not second:
-        return [value(service, key, view, soon) | still, {}]
+        return [figure_value(service, key, view, soon) | still, {}]
     keys = [key, second]
     if view.paired or view.sided:
         keys = [service.runs.pair(key, second), service.runs.pair(second, key)]
-    first, beside = (value(service, one, view, soon) for one in keys)
+    first, beside = (figure_value(service, one, view, soon) for one in keys)
     both = first | still, {**beside, "second": True}  # the second may have other classes
     return [{**tensor, "heading": tensor["checkpoint"]} for tensor in both]
 
 
-def value(service: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:
+def figure_value(service: AnalysisService, key: str, view: View, soon: bool = False) -> dict[str, Any]:
     """Return a figure's value. Errors become sentences; a failing view does not affect others."""
     subject = service.before(key) if soon else service.subject(key)
-    frame = framed(service, key, view.slug, subject)
+    frame = figure_frame(service, key, view.slug, subject)
     try:
         if subject.awaited and not view.needs_no_pass:
-            return {**frame, "message": travelling(AWAITED), "awaited": True}
+            return {**frame, "message": text_to_json(AWAITED), "awaited": True}
         if reason := view.refused(subject):
             ways = {"paintable": view.misses_patches(subject), "restorable": _restorable(view, subject)}
-            return {**frame, "message": travelling(reason), **ways}
-        found = scripts.declared(view, subject)
+            return {**frame, "message": text_to_json(reason), **ways}
+        found = scripts.view_declaration(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:
             found |= {"items": {}}  # before a pass only items computed from the weights exist
         return {
@@ -52,7 +52,7 @@ def value(service: AnalysisService, key: str, view: View, soon: bool = False) ->
             "summary": service.summary(key, view),
         }
     except Exception as error:
-        return {**frame, "message": told_of(error, f"The view {view.slug}")}
+        return {**frame, "message": error_json(error, f"The view {view.slug}")}
 
 
 def _restorable(view: View, subject: ViewContext) -> bool:
@@ -61,10 +61,10 @@ def _restorable(view: View, subject: ViewContext) -> bool:
     return bool(removed and subject.original) and view.refused(subject.original()) is None
 
 
-def framed(
+def figure_frame(
     service: AnalysisService, key: str, slug: str, subject: ViewContext | None = None
 ) -> dict[str, Any]:
     """Return the part of every figure's value that needs no pass."""
     subject = subject or service.before(key)
     upload = "" if service.sets.survey(key) is not None else service.runs.run(key).picture
-    return {"key": key, "scene": service.scene(key), "upload": upload, **scripts.framed(subject, slug)}
+    return {"key": key, "scene": service.scene(key), "upload": upload, **scripts.figure_frame(subject, slug)}

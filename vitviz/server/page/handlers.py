@@ -8,17 +8,17 @@ import gradio as gr
 
 from vitviz.errors import ImageError, VitvizError
 from vitviz.server.api import lessons, links
-from vitviz.server.i18n import language_of, translated
+from vitviz.server.i18n import language_of, translate
 from vitviz.server.page import assumed
 from vitviz.server.page.components import event_data
-from vitviz.server.page.page_renderer import OWN, WHOLE, PageRenderer, asked_for, reported
+from vitviz.server.page.page_renderer import OWN, WHOLE, PageRenderer, download_progress, link_settings
 from vitviz.server.security import uploads
 from vitviz.server.services.images import PUT_AWAY
 from vitviz.traces import samples
 from vitviz.traces.classes import ENDINGS
 from vitviz.traces.image_edits import ImageEdits
-from vitviz.traces.localized_text import travelling
-from vitviz.traces.text_classes import plain, with_text
+from vitviz.traces.localized_text import text_to_json
+from vitviz.traces.text_classes import plain_name, with_text
 
 FIRST_SAMPLE = "coffee"  # a class of the shipped checkpoint
 AWAY = "Your image is no longer on the server, so a sample is shown instead. Upload it again."
@@ -42,10 +42,10 @@ class Handlers:
         """
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
-        asked = links.read({**request.query_params, **painted})
+        asked = links.parse_link({**request.query_params, **painted})
         begun = {**self.service.sessions.begun(state), "language": language_of(request)}
         plain = {**begun, "set": str(kept.get("set") or "")}
-        state = {**plain, **asked_for(asked)}
+        state = {**plain, **link_settings(asked)}
         sample, default = asked.sample or FIRST_SAMPLE, self.service.settings.checkpoint
         own = "" if asked.sample else str(kept.get("picture") or "")
         gone = bool(own) and not self.service.pictures.has(own)
@@ -58,16 +58,16 @@ class Handlers:
                 page = self.page.sample(state, sample, checkpoint, report)
             return self.page.averaged(page, kept.get("averages"))
 
-        report = reported(progress, asked.checkpoint, plain)
+        report = download_progress(progress, asked.checkpoint, plain)
         page = self.page.attempt(state, lambda state: show(state, asked.checkpoint or default, report))
         refused = page[self._notice]
         if refused["text"]:
             page = self.page.attempt(plain, lambda state: show(state, default))
             page[self._notice] = refused
         elif gone:
-            page[self._notice] = travelling(AWAY)
+            page[self._notice] = text_to_json(AWAY)
         choices = self.service.checkpoints.choices()
-        nothing = (translated("none", state["language"]), "")
+        nothing = (translate("none", state["language"]), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
         pickers = [gr.update(choices=choices), gr.update(choices=[nothing, *choices])]
         return [*page, *pickers, {"offered": self.page.offered()}, tab]
@@ -118,7 +118,7 @@ class Handlers:
             self.service.checkpoints.named(str(checkpoint).strip()),
             self.service.sessions.newest(state),
         )
-        report = reported(progress, name, state)
+        report = download_progress(progress, name, state)
         if not state.get("picture"):
             return self.page.attempt(state, lambda state: self.page.sample(state, FIRST_SAMPLE, name, report))
         return self.page.attempt(state, lambda state: self.page.show(state, state["picture"], name, report))
@@ -143,14 +143,14 @@ class Handlers:
     def beside(self, state: dict, second: str | None, progress=gr.Progress()) -> list:
         """Show a second checkpoint beside the first, or none."""
         name = self.service.checkpoints.named(str(second or "").strip())
-        return self.page.again(state, {"second": name}, reported(progress, name, state))
+        return self.page.again(state, {"second": name}, download_progress(progress, name, state))
 
     def pair(self, state: dict, pair: str | None, progress=gr.Progress()) -> list:
         """Show a suggested pair of checkpoints."""
         first, _, second = str(pair or "").partition("|")
         if not second:
             return self.page.unchanged()
-        report = reported(progress, first, self.service.sessions.newest(state))
+        report = download_progress(progress, first, self.service.sessions.newest(state))
         return self.page.again(state, {"second": second}, report, lambda name: first)
 
     def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
@@ -180,7 +180,9 @@ class Handlers:
     def keep(self, state: dict, event: gr.EventData) -> list:
         """Save these values next to the file, with the class names, one per line."""
         labels = _text(event, "labels") or ""
-        return self.page.again(state, {}, named=lambda name: assumed.keep(self.service, name, labels))
+        return self.page.again(
+            state, {}, named=lambda name: assumed.save_settings(self.service, name, labels)
+        )
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Use sentences with templates as classes; none restores the checkpoint's own classes."""
@@ -189,14 +191,14 @@ class Handlers:
             return self.page.unchanged()
         each = [list(dict.fromkeys(one)) for one in given]
         state = self.service.sessions.newest(state)
-        report = reported(progress, plain(self.page.checkpoint(state)), state)
+        report = download_progress(progress, plain_name(self.page.checkpoint(state)), state)
         return self.page.again(state, {}, report, lambda name: with_text(name, *each))
 
     def answers(self, state: dict):
         """Show the prediction of each choice; on failure the form is unchanged."""
         state = self.service.sessions.newest(state)
         try:
-            form = assumed.answered(self.service, state)
+            form = assumed.form_with_predictions(self.service, state)
         except (VitvizError, KeyError):
             return gr.skip()
         newest = self.service.sessions.newest(state)
@@ -211,7 +213,7 @@ class Handlers:
     def seen(self, state: dict, event: gr.EventData) -> list:
         """Restore an earlier state of this page; the result carries ticket and refusal."""
         data = event_data(event)
-        seen = links.read(data)
+        seen = links.parse_link(data)
 
         def make(state: dict) -> list:
             picture = self.service.pictures.sample(seen.sample) if seen.sample else str(data.get("picture"))
@@ -232,14 +234,16 @@ class Handlers:
         """Open a zip or a file of vectors. Returns `outputs`, lessons, tab, and the emptied file."""
         called, named = Path(str(path)).name, self.service.checkpoints.vectors.name_with
         if called.lower().endswith(ENDINGS):
-            page = self.page.again(state, {}, named=lambda name: named(name, uploads.read(path), called))
+            page = self.page.again(
+                state, {}, named=lambda name: named(name, uploads.read_upload(path), called)
+            )
             return [*page, gr.skip(), gr.skip(), None]
-        return self._taught(state, lambda: lessons.read(uploads.read(path)), progress)
+        return self._taught(state, lambda: lessons.read_lesson(uploads.read_upload(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Open a lesson of the server by its name."""
         folder, name = self.service.settings.lessons, _text(event, "name")
-        return self._taught(state, lambda: lessons.opened(folder, name), progress)
+        return self._taught(state, lambda: lessons.open_lesson(folder, name), progress)
 
     def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
         pictures, vectors, restored = self.service.pictures, self.service.checkpoints.vectors, []
@@ -253,7 +257,9 @@ class Handlers:
                 seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
             if lesson.vectors:
                 vectors.name_with("", lesson.vectors, lessons.VECTORS)
-            page = self._moment(state, seen, picture, reported(progress, seen.checkpoint or "", state))
+            page = self._moment(
+                state, seen, picture, download_progress(progress, seen.checkpoint or "", state)
+            )
             names = filter(None, (page[0]["checkpoint"], page[0].get("second")))
             outdated = map(lesson.outdated, map(self.service.checkpoints.inspector, names))
             restored[:] = [lesson, next(filter(None, outdated), None)]
@@ -264,7 +270,7 @@ class Handlers:
             return [*page, gr.skip(), gr.skip(), None]
         (lesson, outdated), now = restored, page[0]
         if outdated:
-            page[self._notice] = travelling(outdated)
+            page[self._notice] = text_to_json(outdated)
         page[self._link] = {**page[self._link], "tab": lesson.seen.tab}
         shown = {name: now[name] for name in ("scene", "checkpoint")}
         taken = {"settings": lesson.settings, "number": now["version"], **shown}
@@ -274,7 +280,7 @@ class Handlers:
     def _moment(self, state: dict, seen: links.Link, picture: str, report=None) -> list:
         """Return the state for an image with the checkpoints, size and edits of a link."""
         first = seen.checkpoint or self.page.checkpoint(state)
-        wanted = {**asked_for(seen), "sample": seen.sample, "checkpoint": first}
+        wanted = {**link_settings(seen), "sample": seen.sample, "checkpoint": first}
         return self.page.show({**state, **wanted}, picture, first, report)
 
 

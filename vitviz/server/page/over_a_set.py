@@ -6,12 +6,12 @@ from typing import Any
 import gradio as gr
 
 from vitviz.errors import Unknown, VitvizError
-from vitviz.server.api.serialization import told_of
+from vitviz.server.api.serialization import error_json
 from vitviz.server.page.components import event_data
 from vitviz.server.page.figures import figures_of
 from vitviz.server.services.analysis_service import AnalysisService
-from vitviz.server.services.image_sets import SEEN, at_most
-from vitviz.traces.localized_text import travelling
+from vitviz.server.services.image_sets import SEEN, require_at_most
+from vitviz.traces.localized_text import text_to_json
 from vitviz.views import VIEWS, Needs, View
 
 AVERAGED = [view for view in VIEWS if view.averages]
@@ -82,8 +82,8 @@ class ImageSetPanel:
             view, given = service.view(slug), state.get("set", "")
             if not view.averages:
                 raise Unknown(f"{view.title} has no average over a set of pictures.")
-            way, pictures = view.set_choice(way), service.sets.pictures(given)
-            at_most(view.most_pictures, len(pictures))
+            way, pictures = view.image_set_setting(way), service.sets.pictures(given)
+            require_at_most(view.most_pictures, len(pictures))
             second = state.get("second_key") if view.paired else None
             steps, last = -1, None
             for key, survey in service.sets.surveying(
@@ -96,7 +96,7 @@ class ImageSetPanel:
                 # Not settled: every other choice ends the survey, and later results of the survey must not
                 # count.
                 now = {**state, "surveys": {**state.get("surveys", {}), slug: key}}
-                said = travelling(" ".join(map(str, survey.skipped)))
+                said = text_to_json(" ".join(map(str, survey.skipped)))
                 yield self._page(now, slug, done=[slug, *done], told=said)
         except (VitvizError, KeyError) as error:
             yield self._as_it_was(state, error)
@@ -124,4 +124,4 @@ class ImageSetPanel:
         return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
 
     def _told(self, state: dict, error: Exception) -> dict:
-        return panel_value(self._service, self._service.sessions.newest(state), told=told_of(error))
+        return panel_value(self._service, self._service.sessions.newest(state), told=error_json(error))

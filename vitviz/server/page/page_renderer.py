@@ -8,17 +8,17 @@ import gradio as gr
 
 from vitviz.errors import VitvizError
 from vitviz.server.api import lessons, links
-from vitviz.server.api.serialization import told_of
-from vitviz.server.i18n import mark, say, translated
+from vitviz.server.api.serialization import error_json
+from vitviz.server.i18n import mark, translatable, translate
 from vitviz.server.page import assumed, facts, over_a_set
 from vitviz.server.page.components import Canvas, FileInput, ImageUpload, PageComponent
-from vitviz.server.page.figures import figures_of, framed
+from vitviz.server.page.figures import figure_frame, figures_of
 from vitviz.server.security.request_context import require_visitor
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import Ablation
-from vitviz.traces.text_classes import plain
+from vitviz.traces.text_classes import plain_name
 from vitviz.views import VIEWS
 
 PAIRS = (  # instructive pairs of checkpoints for one image
@@ -55,8 +55,8 @@ class SidebarComponents:
         self.second_facts = PageComponent("facts", elem_id="vitviz-second-facts")
         self.edits = PageComponent("edits", ("without", "retouch"), elem_id="vitviz-edits")
         limits = service.settings.limits
-        most = say("Image, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
-        name = {"label": say("Your image"), "elem_id": "vitviz-upload"}
+        most = translatable("Image, or video ≤ {seconds} s", seconds=f"{limits.video_seconds:g}")
+        name = {"label": translatable("Your image"), "elem_id": "vitviz-upload"}
         self.upload = ImageUpload(placeholder=most, height=150, sources=["upload", "clipboard"], **name)
         row = facts.sample_row(None, service.settings.checkpoint)
         self.samples = PageComponent("samples", ("choose",), value=row, elem_id="vitviz-samples")
@@ -64,27 +64,27 @@ class SidebarComponents:
         # hidden, like that of a set: scripts pass dropped files to it
         self.zipped = FileInput(elem_id="vitviz-lesson", show_label=False)
         first = service.settings.checkpoint
-        self.picker = _typed(say("Checkpoint"), "vitviz-picker", [first], first)
+        self.picker = _typed(translatable("Checkpoint"), "vitviz-picker", [first], first)
         self.sentences = PageComponent("sentences", ("ask",), elem_id="vitviz-sentences")
         self.notice = PageComponent("notice", elem_id="vitviz-notice")
         self.compare = PageComponent("compare", ("compare",), elem_id="vitviz-compare")
         with gr.Column(elem_id="vitviz-more"):  # unfolded by the button of `compare`
-            beside = say("A second checkpoint, run on the same image")
-            self.second = _typed(say("Compare with"), "vitviz-second", [], info=beside)
+            beside = translatable("A second checkpoint, run on the same image")
+            self.second = _typed(translatable("Compare with"), "vitviz-second", [], info=beside)
             self.pairs = gr.Dropdown(
-                [(say(text), value) for text, value in PAIRS],
+                [(translatable(text), value) for text, value in PAIRS],
                 value=None,
-                label=say("Suggested pairs"),
-                info=say("Loads two checkpoints; most are downloaded from the hub"),
+                label=translatable("Suggested pairs"),
+                info=translatable("Loads two checkpoints; most are downloaded from the hub"),
                 elem_id="vitviz-pairs",
             )
-            pixels = say(
+            pixels = translatable(
                 "In pixels: one number, or height × width. Must be divisible into patches; at "
                 "most {count} tokens.",
                 count=str(limits.tokens),
             )
-            own = [(say("As trained"), OWN)]
-            self.size = _typed(say("Input size"), "vitviz-size", own, OWN, info=pixels)
+            own = [(translatable("As trained"), OWN)]
+            self.size = _typed(translatable("Input size"), "vitviz-size", own, OWN, info=pixels)
         self.assumed = PageComponent("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
         self.files = FileInput("multiple", elem_id="vitviz-set-files", show_label=False)
         events = ("samples", "survey", "stop", "single", "answer")
@@ -111,7 +111,7 @@ class PageRenderer:
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
         """Return the pairs whose two checkpoints are available."""
-        names = {one.name for one in self.service.checkpoints.offered()}
+        names = {one.name for one in self.service.checkpoints.selectable()}
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
     def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
@@ -138,7 +138,8 @@ class PageRenderer:
         class.
         """
         service, second = self.service, state.get("second", "")
-        if plain(checkpoint) != plain(state.get("checkpoint", checkpoint)):  # another model has other heads
+        # another model has other heads
+        if plain_name(checkpoint) != plain_name(state.get("checkpoint", checkpoint)):
             state = {**state, "without": ""}
         without = Ablation.parse(state.get("without", ""))
         strokes = ImageEdits.parse(state.get("strokes", ""))
@@ -168,9 +169,11 @@ class PageRenderer:
         offered = _sizes(inspector, state.get("language", "en"), service.settings.limits.tokens)
         ground = service.pictures.ground(state["picture"], ImageEdits.parse(state["strokes"]))
         sample = service.pictures.sample_of(ground)
-        answer, beside = (facts.answer(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1))
+        answer, beside = (
+            facts.prediction_facts(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1)
+        )
         if state["key"] != state["untouched"] and not soon:
-            answer["before"] = facts.answer(service.subject(state["untouched"]))["top"]
+            answer["before"] = facts.prediction_facts(service.subject(state["untouched"]))["top"]
         beside_it = service.checkpoints.inspector(second) if second else None
         names = [frame["name"] for frame in film.get("frames", ())]
         before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # first and last snapshot, for `pair`
@@ -184,11 +187,12 @@ class PageRenderer:
             {"text": ""},
             film,
             links.link_state(state),
-            framed(service, drawn["key"], "picture"),
+            figure_frame(service, drawn["key"], "picture"),
             {**answer, **shown, "key": keys[0], "right": right},
             beside,
             facts.sample_row(sample, checkpoint),
-            facts.edits(without, subject) | facts.board(state, keys[0], subject, answer, service.pictures),
+            facts.ablation_chips(without, subject)
+            | facts.editor_value(state, keys[0], subject, answer, service.pictures),
             assumed.form_value(inspector, beside_it, service.settings.keeps),
             facts.sentence_field(inspector),
             {"shown": True, "second": second, "before": before, "twins": self._twins},
@@ -215,7 +219,7 @@ class PageRenderer:
 
     def offered(self) -> list[str]:
         """Return the names of this server's lessons."""
-        return list(lessons.offered(self.service.settings.lessons))
+        return list(lessons.lessons_in_folder(self.service.settings.lessons))
 
     def unchanged(self, more: int = 0) -> list:
         """Return updates that change nothing, with `more` values besides `outputs`."""
@@ -254,7 +258,7 @@ class PageRenderer:
         except Exception as error:
             state = self.service.sessions.newest(state)
             kept = [self.checkpoint(state), state.get("second") or None, state.get("size", OWN)]
-            return [gr.skip(), *kept, told_of(error), self._film(state), *self.unchanged(-6)]
+            return [gr.skip(), *kept, error_json(error), self._film(state), *self.unchanged(-6)]
 
     def _film(self, state: dict) -> dict:
         """Return the slider's previous value, if a frame failed."""
@@ -269,10 +273,12 @@ def _typed(label, name: str, choices: list, value: str | None = None, **more) ->
     return gr.Dropdown(choices, value=value, label=label, allow_custom_value=True, elem_id=name, **more)
 
 
-def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Callable[[int, int], None]:
+def download_progress(
+    progress: gr.Progress, checkpoint: str | None, state: dict
+) -> Callable[[int, int], None]:
     """Return a progress callback for downloads, which cancels them if the visitor has left."""
     language = state.get("language", "en")
-    said = translated("Downloading {checkpoint}", language, checkpoint=checkpoint or "")
+    said = translate("Downloading {checkpoint}", language, checkpoint=checkpoint or "")
 
     def report(done: int, total: int) -> None:
         require_visitor()
@@ -281,7 +287,7 @@ def reported(progress: gr.Progress, checkpoint: str | None, state: dict) -> Call
     return report
 
 
-def asked_for(link: links.Link) -> dict[str, str]:
+def link_settings(link: links.Link) -> dict[str, str]:
     """Return the parts of a link that a session keeps, besides image and checkpoint."""
     edits = {"without": link.without or "", "strokes": link.strokes or ""}
     return {"second": link.second or "", "size": link.size or OWN, **edits}
@@ -296,8 +302,8 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     ]
     scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
     return [
-        (translated("As trained", language), OWN),
-        (translated("The image's aspect ratio", language), SHAPE),
+        (translate("As trained", language), OWN),
+        (translate("The image's aspect ratio", language), SHAPE),
         *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
     ]
 

@@ -28,14 +28,14 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from vitviz.errors import ImageError, Unknown, VitvizError, WrongSetting, quoted
-from vitviz.export.video import flicker, map_of
+from vitviz.export.video import first_map, flicker
 from vitviz.server.api import checks, figures, lessons, modules, videos
-from vitviz.server.api.serialization import in_english, told_of
+from vitviz.server.api.serialization import error_json, error_text
 from vitviz.server.i18n import mark
 from vitviz.server.page import facts
-from vitviz.server.page.figures import figures_of, framed
+from vitviz.server.page.figures import figure_frame, figures_of
 from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import one_answer
+from vitviz.server.security.scheduler import as_one_request
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.samples import sample_image
 from vitviz.traces.unicode import parse_json
@@ -73,12 +73,12 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         return JSONResponse({"done": done, "of": of})
 
     def everything(given: dict, key: str) -> Response:
-        data = lessons.everything(service, key, given)
-        return download(data, lessons.file_name(service.subject(key).checkpoint))
+        data = lessons.lesson_zip(service, key, given)
+        return download_response(data, lessons.file_name(service.subject(key).checkpoint))
 
     def check(given: dict, key: str, name: str) -> Response:
         if name.startswith("report"):
-            return download(*checks.file(service, key, name, given))
+            return download_response(*checks.file(service, key, name, given))
         return JSONResponse(checks.step_json(service, key, name, given), headers=PASSING)
 
     def film_progress(given: dict, key: str, view: str) -> Response:
@@ -90,30 +90,30 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         with service.frames.looked_at(key) as passing:
             seen = service.view(view)
             if name == "numbers.npz":
-                return download(service.numbers(key, view, given), f"vitviz-{view}.npz")
+                return download_response(service.numbers(key, view, given), f"vitviz-{view}.npz")
             if name == "film.json":
-                return JSONResponse(videos.offered(service, key, view, given))
+                return JSONResponse(videos.video_lengths(service, key, view, given))
             if dot and kind in ("film", "print"):
                 files = videos if kind == "film" else figures
-                return download(*files.asked_for(service, key, view, ending, given))
+                return download_response(*files.asked_for(service, key, view, ending, given))
             if name in [file.name for file in seen.files]:
-                return download(service.file(key, view, name, given), f"vitviz-{view}-{name}")
-            return binary(service.item(key, view, name, given), PASSING if passing else KEPT)
+                return download_response(service.file(key, view, name, given), f"vitviz-{view}-{name}")
+            return array_response(service.item(key, view, name, given), PASSING if passing else KEPT)
 
-    def at_hand(given: dict, key: str, view: str, name: str) -> Response | None:
+    def available_now(given: dict, key: str, view: str, name: str) -> Response | None:
         # errors are reported by `item`
         with suppress(VitvizError), service.frames.looked_at(key) as passing:
-            array = service.at_hand(key, view, name, given)
+            array = service.available_now(key, view, name, given)
             if array is not None and array.nbytes <= AT_ONCE:
-                return binary(array, PASSING if passing else KEPT)
+                return array_response(array, PASSING if passing else KEPT)
         return None
 
     def module(given: dict, version: str, path: str) -> Response:
-        return Response(modules.source(path), media_type="text/javascript", headers=KEPT)
+        return Response(modules.module_source(path), media_type="text/javascript", headers=KEPT)
 
     def plotly(given: dict, version: str) -> Response:
         headers = {"Cache-Control": FOREVER, "Content-Encoding": "gzip"}
-        return Response(modules.plotly(), media_type="text/javascript", headers=headers)
+        return Response(modules.plotly_script(), media_type="text/javascript", headers=headers)
 
     def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
@@ -129,7 +129,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
             return _passed(service, live_page(service, key, question), question)
 
     def video(question: Any, key: str) -> Response:
-        return JSONResponse(decoded(service, question), headers=PASSING)
+        return JSONResponse(decode_video(service, question), headers=PASSING)
 
     turn = service.work.request_turn
     return [
@@ -143,7 +143,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         _route("{key}/picture/{which}", picture, turn),
         _route("{key}/everything.zip", everything, turn),
         _route("{key}/check/{name}", check, turn),
-        _route("{key}/{view}/{name}", item, turn, at_hand),
+        _route("{key}/{view}/{name}", item, turn, available_now),
         _route("{key}/live", live, turn, method="POST"),
         _route("{key}/video", video, turn, method="POST"),
     ]
@@ -151,24 +151,24 @@ def routes(service: AnalysisService) -> list[APIRoute]:
 
 def _route(
     path: str, answer: Callable[..., Response], turn: Callable[[], AbstractContextManager],
-    at_hand: Callable | None = None, method: str = "GET",
+    available_now: Callable | None = None, method: str = "GET",
 ) -> APIRoute:  # fmt: skip
     """Return a route whose `answer` gets the query (or the posted JSON) and the parts of the path.
 
     `turn` is held while answering: a scheduler turn with a time limit, or STATIC if nothing is computed.
-    Requests are answered in a thread, unless `at_hand` has the response: beside running computations, every
-    thread switch waits.
+    Requests are answered in a thread, unless `available_now` has the response: beside running computations,
+    every thread switch waits.
     """
 
     async def handle(request: Request) -> Response:
         parts = request.path_params
         given = dict(request.query_params) if method == "GET" else await request.body()
-        found = at_hand(given, **parts) if at_hand else None
+        found = available_now(given, **parts) if available_now else None
 
         def made() -> Response:
             return answer(given if method == "GET" else _question(given), **parts)
 
-        return found or await run_in_threadpool(lambda: answered(made, request, turn))
+        return found or await run_in_threadpool(lambda: run_answer(made, request, turn))
 
     return APIRoute(f"{BASE}/{path}", handle, methods=[method], include_in_schema=False)
 
@@ -181,19 +181,19 @@ def _question(body: bytes) -> Any:
         raise WrongSetting("The request is not valid JSON.") from None
 
 
-def binary(array: np.ndarray, headers: dict[str, str]) -> Response:
+def array_response(array: np.ndarray, headers: dict[str, str]) -> Response:
     """Return an array's bytes, with shape and dtype in the headers."""
     described = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": str(array.dtype), **headers}
     return Response(array.tobytes(), media_type="application/octet-stream", headers=described)
 
 
-def download(data: bytes, name: str) -> Response:
+def download_response(data: bytes, name: str) -> Response:
     """Return a file as a download, which browsers never render in the page's origin."""
     safe = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
     return Response(data, media_type="application/octet-stream", headers=safe)
 
 
-def answered(
+def run_answer(
     answer: Callable[[], Response], request: Request, turn: Callable[[], AbstractContextManager] = nullcontext
 ) -> Response:
     """Return the answer, computed within a turn, or an error response.
@@ -201,12 +201,12 @@ def answered(
     The computation is cancelled when the connection closes.
     """
     try:
-        with request_context.asking(request), one_answer(), turn():
+        with request_context.bind_request(request), as_one_request(), turn():
             return answer()
     except Exception as error:
         status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
-        told = told_of(error)
-        said = {"text": _short(told["text"]), "detail": _short(in_english(error))}
+        told = error_json(error)
+        said = {"text": _short(told["text"]), "detail": _short(error_text(error))}
         return JSONResponse({**told, **said}, status_code=status)
 
 
@@ -238,7 +238,7 @@ def _passed(service: AnalysisService, told: dict[str, Any], asked: Any) -> Respo
     return Response(body, media_type="application/octet-stream", headers=PASSING)
 
 
-def decoded(service: AnalysisService, asked: Any) -> dict[str, Any]:
+def decode_video(service: AnalysisService, asked: Any) -> dict[str, Any]:
     """Decode the video at the `path` of an upload.
 
     Returns:
@@ -332,7 +332,7 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
             target = {one: str(first) for one in given if first is not None}
             row["heads"] = service.item(key, slug, name, target).astype(float).ravel().tolist()
         except VitvizError as error:  # quantities that a model lacks
-            row["refused"] = told_of(error)
+            row["refused"] = error_json(error)
     view = None
     match asked.get("flickers"):
         case [str(slug), dict(given)]:
@@ -341,7 +341,7 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
         given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
         try:
-            _, values = map_of(figures.figure(service, key, slug, given))
+            _, values = first_map(figures.figure(service, key, slug, given))
         except VitvizError:  # the view reports the error itself
             values = None
         maps = service.videos.of(asked["video"]).maps
@@ -371,7 +371,7 @@ def _looked_at(service: AnalysisService, picture: str, keys: list[str], views: A
     return {
         "key": keys[0],
         "size": [min(LARGEST, int(side / crop)) for side in subject.grid.pixels],
-        "answers": [facts.answer(service.subject(key)) if key else {} for key in keys],
-        "picture": framed(service, keys[0], "picture"),
+        "answers": [facts.prediction_facts(service.subject(key)) if key else {} for key in keys],
+        "picture": figure_frame(service, keys[0], "picture"),
         "figures": {view.slug: figures_of(view, service, state) for view in views},
     }

@@ -30,9 +30,9 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from vitviz.errors import whole_number
-from vitviz.server.i18n import language_of, translated
+from vitviz.server.i18n import language_of, translate
 from vitviz.server.security import request_context, uploads
-from vitviz.server.security.page_cache import PageCache, meant
+from vitviz.server.security.page_cache import PageCache, resolve_placeholder
 from vitviz.server.security.scheduler import FairScheduler
 from vitviz.traces.localized_text import message_of
 from vitviz.traces.unicode import parse_json
@@ -98,7 +98,7 @@ class SecurityMiddleware:
         if not self._calls.awaited(name):  # Gradio's own handler fails for unknown names
             lost = Response(NO_SESSION, media_type="text/event-stream")
             return await (_refusal(NO_EVENT, 404, scope) if stream["event"] else lost)(scope, receive, send)
-        with request_context.listening(name):  # results are awaited as long as the stream is open
+        with request_context.register_stream(name):  # results are awaited as long as the stream is open
             await self._app(scope, receive, send)
 
     def _admit(self, scope) -> None:
@@ -130,7 +130,7 @@ class SecurityMiddleware:
                 most = f"{LARGEST // 2**20} MB, the most that is accepted"
                 raise Refused(413, f"The question is larger than {most}.")
             more = message.get("more_body")
-        asked = meant(bytes(body))
+        asked = resolve_placeholder(bytes(body))
         try:
             parsed = parse_json(asked) if asked else None
         except (ValueError, RecursionError):
@@ -159,7 +159,7 @@ class SecurityMiddleware:
 
         full = False
         try:
-            with uploads.receiving():
+            with uploads.remove_incomplete_parts():
                 await self._app(scope, receive, worded)
         except ClientDisconnect:  # the client cut the upload short, which is no error
             pass
@@ -261,7 +261,7 @@ def _refusal(sentence: str, status: int, scope) -> JSONResponse:
     For the queue's 422, Gradio's page and gradio_client expect a list of what is wrong with each value; a
     plain sentence would make them fail.
     """
-    detail: Any = translated(sentence, language_of(HTTPConnection({"query_string": b"", **scope})))
+    detail: Any = translate(sentence, language_of(HTTPConnection({"query_string": b"", **scope})))
     if status == 422 and JOIN.search(scope["path"]):
         detail = [{"__type__": "validate", "is_valid": False, "parameter_name": "data", "message": detail}]
     return JSONResponse({"detail": detail}, status_code=status)
@@ -377,7 +377,7 @@ def _check_files(body: Any) -> None:
         if count >= MOST_FILES:
             raise Refused(413, f"More than {MOST_FILES} files are named at once.")
         try:
-            uploads.inside(path)
+            uploads.resolve_inside(path)
         except uploads.NotUploaded as error:
             raise Refused(422, str(error)) from None
 

@@ -32,7 +32,7 @@ _INSTEAD = {
 _PICTURE = re.compile(rb'https://[^"]+/header-image\.jpg')
 
 
-def meant(question: bytes) -> bytes:
+def resolve_placeholder(question: bytes) -> bytes:
     """Return a request with the placeholder replaced by the upload folder."""
     return question.replace(f'"{FOLDER}/'.encode(), json.dumps(f"{get_upload_folder()}/")[:-1].encode())
 
@@ -64,8 +64,8 @@ class PageCache:
                 return await send({"type": "http.response.body", "body": body})
             body = body.replace(get_upload_folder().encode(), FOLDER.encode())
             if scope["path"] == "/":
-                script = f"<head><script>{i18n.first()}</script>".encode()
-                body = shared(body.replace(b"<head>", script, 1), scope, self._root_path)
+                script = f"<head><script>{i18n.language_script()}</script>".encode()
+                body = with_link_preview(body.replace(b"<head>", script, 1), scope, self._root_path)
             told = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
             told.pop("content-length", None)
             packed = Response(gzip.compress(body), headers={**told, "content-encoding": "gzip"})
@@ -86,7 +86,7 @@ class PageCache:
         return start, bytes(body)
 
 
-def shared(page: bytes, scope, root_path: str = "") -> bytes:
+def with_link_preview(page: bytes, scope, root_path: str = "") -> bytes:
     """Return the page with our title, description and image for link previews.
 
     `root_path` is the prefix that a proxy removes from each path.

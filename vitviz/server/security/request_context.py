@@ -26,7 +26,7 @@ class PageClosed(Stopped):
     """The page that sent the request has been closed."""
 
 
-def gone() -> bool:
+def visitor_has_left() -> bool:
     """True if the visitor of the running listener or route has left; False outside of both."""
     blocks, number = LocalContext.blocks.get(None), LocalContext.event_id.get(None)
     # Gradio cancels queued events, and generators between two steps, but does not notify a running function.
@@ -40,7 +40,7 @@ def gone() -> bool:
 
 
 @contextmanager
-def listening(name: str) -> Iterator[None]:
+def register_stream(name: str) -> Iterator[None]:
     """Register an open stream on which results of a session or an event are awaited."""
     _listening[name] += 1
     try:
@@ -58,20 +58,20 @@ def has_listener(name: str) -> bool:
 
 def require_visitor() -> None:
     """Raise PageClosed if the visitor of the running listener or route has left; no-op outside of both."""
-    if gone():
+    if visitor_has_left():
         raise PageClosed("The page that sent this request has been closed.")
 
 
-def page() -> str | None:
+def page_session() -> str | None:
     """Return Gradio's secret session name of the running listener's page; None outside a listener."""
     return getattr(LocalContext.request.get(None), "session_hash", None)
 
 
-def name() -> str:
+def visitor_name() -> str:
     """Return the visitor: an address and a session, the browser's if it has our cookie."""
     listener, route = LocalContext.request.get(None), _connection.get()
     request = route[0] if route else getattr(listener, "request", None)
-    return "" if request is None else listener_name(request, page())
+    return "" if request is None else listener_name(request, page_session())
 
 
 def listener_name(request: HTTPConnection, page: str | None = None) -> str:
@@ -80,7 +80,7 @@ def listener_name(request: HTTPConnection, page: str | None = None) -> str:
     return f"{request.client.host if request.client else ''} {session[:40]}"
 
 
-def direct() -> Request | None:
+def direct_request() -> Request | None:
     """Return the request that a listener answers directly; None for the queue and outside a listener."""
     if LocalContext.event_id.get(None):
         return None
@@ -88,7 +88,7 @@ def direct() -> Request | None:
 
 
 @contextmanager
-def asking(request: Request | None) -> Iterator[None]:
+def bind_request(request: Request | None) -> Iterator[None]:
     """Bind a computation in a thread to its request; the visitor has left once the connection is closed."""
     last, found = time.monotonic(), False
 

@@ -247,7 +247,7 @@ _answer: ContextVar[AnswerBudget | None] = ContextVar("vitviz_answer", default=N
 
 
 @contextmanager
-def one_answer() -> Iterator[None]:
+def as_one_request() -> Iterator[None]:
     """Count all turns inside as one request; outside, each turn counts by itself."""
     with ExitStack() as held:
         held.callback(_answer.reset, _answer.set(AnswerBudget(held)))
@@ -255,9 +255,9 @@ def one_answer() -> Iterator[None]:
 
 
 @contextmanager
-def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[None]:
+def hold_until_answered(place: Callable[[], AbstractContextManager]) -> Iterator[None]:
     """Give the request a place until its end; a computation without a request has one for now."""
-    with nullcontext() if _answer.get() else one_answer():
+    with nullcontext() if _answer.get() else as_one_request():
         answer = _answer.get()
         if not answer.placed:
             answer.held.enter_context(place())
@@ -265,7 +265,7 @@ def within_the_answer(place: Callable[[], AbstractContextManager]) -> Iterator[N
         yield
 
 
-def begun() -> bool:
+def has_computed() -> bool:
     """True if the request has already computed something, which a refusal would waste."""
     answer = _answer.get()
     return answer is not None and answer.begun
@@ -307,7 +307,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         answer.before, answer.began, answer.begun = answer.seconds(), None, True
 
 
-def known() -> dict | WeakValueDictionary:
+def request_lookups() -> dict | WeakValueDictionary:
     """Return what the request has already looked up; outside a request nothing is remembered."""
     answer = _answer.get()
     return {} if answer is None else answer.known

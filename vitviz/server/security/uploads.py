@@ -45,7 +45,7 @@ class NotUploaded(ImageError):
         super().__init__(sentence)
 
 
-def inside(path: Any) -> Path:
+def resolve_inside(path: Any) -> Path:
     """Resolve a path and its links. Raises NotUploaded outside this app's upload folder."""
     if isinstance(path, str) and _ADDRESS.match(path):
         raise NotUploaded(ADDRESS)
@@ -58,22 +58,22 @@ def inside(path: Any) -> Path:
     return found
 
 
-def uploaded(path: Any) -> Path:
+def resolve_upload(path: Any) -> Path:
     """Resolve the path of a regular file. Raises NotUploaded for a folder, pipe, device or missing file."""
-    found = inside(path)
+    found = resolve_inside(path)
     if os.path.islink(found) or not os.path.isfile(found):
         raise NotUploaded
     return found
 
 
-def read(path: Any) -> bytes:
+def read_upload(path: Any) -> bytes:
     """Return an upload's bytes. Raises NotUploaded, or ImageError above the size limit of images."""
     from vitviz.engine.images.opening import MAX_BYTES
 
     # Don't follow a link, or wait for a pipe, that has replaced the file since the check.
     more = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK"))
     try:
-        with open(uploaded(path), "rb", opener=lambda path, flags: os.open(path, flags | more)) as file:
+        with open(resolve_upload(path), "rb", opener=lambda path, flags: os.open(path, flags | more)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NotUploaded
             data = file.read(MAX_BYTES + 1)
@@ -92,7 +92,7 @@ _parts: ContextVar[list[Any] | None] = ContextVar("vitviz_parts", default=None)
 
 
 @contextlib.contextmanager
-def using(paths: Iterable[Any]) -> Iterator[None]:
+def protect_files(paths: Iterable[Any]) -> Iterator[None]:
     """Protect files from deletion inside the context."""
     names = [os.path.realpath(path) for path in paths]
     _take(names)
@@ -115,7 +115,7 @@ def _release(names: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def receiving() -> Iterator[None]:
+def remove_incomplete_parts() -> Iterator[None]:
     """Delete the parts of an upload that Gradio has not moved into place by the end.
 
     Gradio leaves the parts of aborted requests, of requests that fill the disk, and of unknown form fields.

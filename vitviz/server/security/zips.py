@@ -33,14 +33,14 @@ class NoZip(VitvizError):
     """The file is not a zip, is damaged, or exceeds a limit."""
 
 
-def files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
+def read_files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
     """Return the `wanted` files (name -> maximum bytes) that the zip contains. Raises NoZip with the reason.
 
     >>> import io, zipfile
     >>> with zipfile.ZipFile(held := io.BytesIO(), "w") as archive:
     ...     archive.writestr("a.txt", "one"), archive.writestr("b.txt", "two")
     (None, None)
-    >>> files(held, {"a.txt": 10, "c.txt": 10})
+    >>> read_files(held, {"a.txt": 10, "c.txt": 10})
     {'a.txt': b'one'}
     """
     names, contents = {name.encode(): name for name in wanted}, {}

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vitviz.charts.encode import encoded
+from vitviz.charts.encode import encode_image
 from vitviz.errors import Unknown, quoted
-from vitviz.export.figure import view_called
+from vitviz.export.figure import view_by_slug
 from vitviz.server import options
 from vitviz.server.options import ServiceSettings
-from vitviz.server.services.cache import Cache, Keys, bytes_of, names
+from vitviz.server.services.cache import Cache, Keys, key_contains, value_bytes
 from vitviz.server.services.checkpoints import CheckpointStore
 from vitviz.server.services.frames import FrameStore, Video, VideoStore
 from vitviz.server.services.image_sets import ImageSets
@@ -29,7 +29,7 @@ from vitviz.server.services.work import BATCH, WorkQueue
 from vitviz.traces import progress
 from vitviz.traces.image_edits import NONE
 from vitviz.traces.runs import Run
-from vitviz.traces.text_classes import plain
+from vitviz.traces.text_classes import plain_name
 from vitviz.views import ModelShape, Needs, View, ViewContext
 
 T = TypeVar("T")
@@ -51,11 +51,11 @@ class AnalysisService:
         self.frames = FrameStore(self.pictures, self.runs, self.forget)
         self.videos = VideoStore(self._keys, self.work, settings.picture_cache)
         self._traces: Cache[Any] = Cache(settings.trace_cache, lambda trace: trace.nbytes)
-        self._drawn: Cache[Any] = Cache(settings.picture_cache, bytes_of)
+        self._drawn: Cache[Any] = Cache(settings.picture_cache, value_bytes)
         self._abouts: Cache[ModelShape] = Cache(20_000, lambda about: 1)  # outlive their traces
         self._counts: Cache[list[int]] = Cache(2_000, lambda count: 1)
 
-    view = staticmethod(view_called)
+    view = staticmethod(view_by_slug)
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
         """Trace an image with a checkpoint and return the key; `changes` are further fields of the run."""
@@ -144,7 +144,7 @@ class AnalysisService:
     def forget(self, keys: set[str]) -> None:
         """Evict all results of some runs."""
         for kept in (self._traces, self._drawn, self._abouts, self._counts):
-            kept.forget(lambda key, _: names(key, keys))
+            kept.forget(lambda key, _: key_contains(key, keys))
 
     def scene(self, key: str) -> str:
         """Return what is independent of the checkpoint: the name and size of the image or set."""
@@ -171,7 +171,7 @@ class AnalysisService:
         passes = view.on_request or view.float32_only or view.needs is Needs.SET
         return self._drawn.within(self.work.hold_place if passes else nullcontext, place, make)
 
-    def at_hand(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
+    def available_now(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
         """Return an item if it is cached; compute nothing and wait for nothing."""
         about = self._abouts.peek(key)
         return about and self._drawn.peek(self._place(self.view(slug), key, name, given, about)[1])
@@ -181,7 +181,7 @@ class AnalysisService:
     ) -> tuple[dict[str, Any], Hashable]:
         """Return an item's settings and its cache key."""
         settings = view.settings(given, about)
-        asked = tuple((one, settings[one]) for one in view.declared(name).depends)
+        asked = tuple((one, settings[one]) for one in view.find_item(name).depends)
         of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
         return settings, (of, view.slug, name, asked)
 
@@ -192,7 +192,10 @@ class AnalysisService:
         settings = view.settings(given, subject.about)
         with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
-        told = {f"setting_{name}": str(value) for name, value in view.filed(settings, subject.grid).items()}
+        told = {
+            f"setting_{name}": str(value)
+            for name, value in view.settings_for_files(settings, subject.grid).items()
+        }
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
         arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
@@ -210,9 +213,9 @@ class AnalysisService:
         settings = view.settings(given, subject.about)
         with self.work.hold_place():
             if cell:
-                from vitviz.export.standalone_html import cell_of
+                from vitviz.export.standalone_html import standalone_view
 
-                return self.read(subject, lambda: cell_of(view, subject, given, upload).page).encode()
+                return self.read(subject, lambda: standalone_view(view, subject, given, upload).page).encode()
             return self.read(subject, lambda: view.file(subject, name, settings, upload))
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
@@ -237,7 +240,7 @@ class AnalysisService:
                 return self._drawn.get((key, which), lambda: self.sets.thumbnails(key))
         run = self.runs.run(key)
         if which == "input":
-            return self._drawn.get((key, which), lambda: encoded(self.before(key).seen.picture, ".png"))
+            return self._drawn.get((key, which), lambda: encode_image(self.before(key).seen.picture, ".png"))
         strokes = run.strokes
         pictures = {"upload": run.picture, "original": self.pictures.ground(run.picture, strokes),
                     "first": run.picture, "other": strokes.own}  # fmt: skip
@@ -246,7 +249,7 @@ class AnalysisService:
         asked = pictures[which], strokes if which == "upload" else NONE
         pixels = self.pictures.pixels if whole else self.pictures.drawn
         with self._painting(run):
-            return self._drawn.get((*asked, whole), lambda: encoded(pixels(*asked), ".jpg"))
+            return self._drawn.get((*asked, whole), lambda: encode_image(pixels(*asked), ".jpg"))
 
     def photograph(self, key: str) -> np.ndarray:
         """Return a run's upright upload with its edits, no larger than it is drawn."""
@@ -321,7 +324,7 @@ class AnalysisService:
         inspector = self.runs.inspector(run)
         if inspector.classes is not None:  # text classes do not affect the pass
             changes = {"without": run.without, "strokes": run.strokes}
-            seen = self.look(run.picture, plain(run.checkpoint), run.size, **changes)
+            seen = self.look(run.picture, plain_name(run.checkpoint), run.size, **changes)
             return inspector.answered(self.subject(seen).trace)
         count = self.counted(key)
 

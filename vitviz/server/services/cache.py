@@ -17,7 +17,7 @@ _aside: ContextVar[Callable[[], AbstractContextManager]] = ContextVar("vitviz_as
 
 
 @contextmanager
-def aside(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
+def set_waiting_context(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
     """Set what callers do while waiting for another's entry: they release resources to avoid a deadlock."""
     token = _aside.set(step)
     try:
@@ -26,7 +26,7 @@ def aside(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
         _aside.reset(token)
 
 
-def making() -> bool:
+def is_computing() -> bool:
     """True if this thread is computing an entry that others may be waiting for."""
     return _making.get()
 
@@ -101,12 +101,12 @@ class Cache(Generic[T]):
         return gone
 
 
-def names(key: Hashable, among: Collection[str]) -> bool:
+def key_contains(key: Hashable, among: Collection[str]) -> bool:
     """True if a key is one of the names or contains one."""
-    return any(names(one, among) for one in key) if isinstance(key, tuple) else key in among
+    return any(key_contains(one, among) for one in key) if isinstance(key, tuple) else key in among
 
 
-def bytes_of(value: Any) -> int:
+def value_bytes(value: Any) -> int:
     """Return a value's size in bytes, at least 1000; counts tensors, arrays, and fields of records."""
     if isinstance(value, bytes):
         return len(value)
@@ -115,7 +115,7 @@ def bytes_of(value: Any) -> int:
         return size
     parts = value if isinstance(value, tuple | list) else getattr(value, "__dict__", {}).values()
     held = [part for part in parts if not isinstance(part, str | int | float | bool | None)]
-    return 1_000 + sum(map(bytes_of, held))
+    return 1_000 + sum(map(value_bytes, held))
 
 
 class Keys:

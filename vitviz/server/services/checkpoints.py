@@ -17,8 +17,8 @@ from vitviz.errors import CheckpointError, Unknown, VitvizError, quoted
 from vitviz.server import zerogpu
 from vitviz.server.options import ServiceSettings
 from vitviz.server.security import zips
-from vitviz.server.security.scheduler import known
-from vitviz.server.services.cache import Cache, bytes_of
+from vitviz.server.security.scheduler import request_lookups
+from vitviz.server.services.cache import Cache, value_bytes
 from vitviz.server.services.work import WorkQueue
 from vitviz.traces.classes import Classes, tensors_in
 from vitviz.traces.text_classes import vectors_of, with_vectors, without_text
@@ -44,7 +44,7 @@ class CheckpointStore:
         # checkpoints with text or vector classes, by name; dropped with the checkpoint that they share
         self._asked: WeakKeyDictionary[Any, LRUCache[str, Any]] = WeakKeyDictionary()
 
-    def offered(self) -> list[Checkpoint]:
+    def selectable(self) -> list[Checkpoint]:
         """Return the available checkpoints, those on this server first."""
         from vitviz import engine
 
@@ -60,14 +60,14 @@ class CheckpointStore:
         def place(one: Checkpoint) -> tuple:
             return (1, not one.on_disk, one.parameters or math.inf) if one.source == "hub" else (0,)
 
-        return [(line_of(one), one.name) for one in sorted(self.offered(), key=place)]
+        return [(picker_line(one), one.name) for one in sorted(self.selectable(), key=place)]
 
     def named(self, text: str) -> str:
         """Return the name of the only checkpoint on this server that contains a text; else the text.
 
         Names of checkpoints on the hub are not completed: an incomplete name may be valid there.
         """
-        names = [one.name for one in self.offered() if one.source != "hub"]
+        names = [one.name for one in self.selectable() if one.source != "hub"]
         matches = [name for name in names if text and text.lower() in name.lower()]
         return text if text in names or len(matches) != 1 else matches[0]
 
@@ -79,9 +79,9 @@ class CheckpointStore:
 
     def moments(self, checkpoint: str) -> list[Snapshot]:
         """Return the snapshots of that training in order; [] if there are none."""
-        from vitviz.engine.hub.snapshots import frames
+        from vitviz.engine.hub.snapshots import all_snapshots
 
-        return frames(self.inspector(checkpoint).checkpoint)
+        return all_snapshots(self.inspector(checkpoint).checkpoint)
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
         """Return a loaded checkpoint; load it again if its files were replaced.
@@ -90,11 +90,13 @@ class CheckpointStore:
         """
         from vitviz import engine
 
-        if (found := known().get(name)) is not None:
+        if (found := request_lookups().get(name)) is not None:
             return found
         own, *said = without_text(name)
         if said[0] or vectors_of(name):
-            return known().setdefault(name, self._about(name, self.inspector(own, progress), said, progress))
+            return request_lookups().setdefault(
+                name, self._about(name, self.inspector(own, progress), said, progress)
+            )
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # snapshots of allowed ones too
             raise CheckpointError(
@@ -105,25 +107,25 @@ class CheckpointStore:
 
         def load(again: bool = False):
             with self.work.drawing(0, alone=False):
-                found = engine.find(name, given.weights, trusted=False)
+                found = engine.find_checkpoint(name, given.weights, trusted=False)
             # downloads hold no turn
             here = found.source != "hub" or found.on_disk
             with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
-                inspector = zerogpu.lent(engine.load(name, **asked, progress=progress))
+                inspector = zerogpu.with_space_gpu(engine.load(name, **asked, progress=progress))
             if again:
                 inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
             return inspector
 
         found = self._inspectors.get(name, load)
-        if not engine.unchanged(found.checkpoint):
+        if not engine.files_unchanged(found.checkpoint):
             self._inspectors.forget(lambda _, one: one is found)  # another request may have replaced it
             found = self._inspectors.get(name, lambda: load(again=True))
-        known()[name] = found
+        request_lookups()[name] = found
         return found
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
         """Return the checkpoint with vectors or text classes; the text tower is loaded before the turn."""
-        from vitviz.engine.studies.text import asked_about, tower_of
+        from vitviz.engine.studies.text import text_tower, with_sentences
 
         kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
         if name not in kept:
@@ -132,19 +134,19 @@ class CheckpointStore:
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
             else:
                 with self.work.turns.given_back():  # the tower may be downloaded
-                    tower_of(inspector, progress)
+                    text_tower(inspector, progress)
                 with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
-                    asked = asked_about(inspector, *said, progress)
-            kept[name] = zerogpu.lent(asked)
+                    asked = with_sentences(inspector, *said, progress)
+            kept[name] = zerogpu.with_space_gpu(asked)
         return kept[name]
 
     def forget(self, name: str) -> None:
         """Unload a checkpoint after this server has written next to its files."""
-        known().pop(name, None)
+        request_lookups().pop(name, None)
         self._inspectors.forget(lambda key, _: key == name)
 
 
-def line_of(checkpoint) -> str:
+def picker_line(checkpoint) -> str:
     """Return one line for the picker: name, size, and for the hub also data, licence and availability.
 
     The picker is narrow; for checkpoints in the weights folder, the facts panel shows the rest.
@@ -178,11 +180,11 @@ class ClassVectors:
     """
 
     def __init__(self, limit: int):
-        self._kept: Cache[tuple[Classes, bytes]] = Cache(limit, bytes_of)
+        self._kept: Cache[tuple[Classes, bytes]] = Cache(limit, value_bytes)
 
     def name_with(self, checkpoint: str, data: bytes, called: str) -> str:
         """Return the checkpoint's name with a file's classes. Raises VitvizError for none or too many."""
-        found = classes_in(data, called)
+        found = parse_classes(data, called)
         name = with_vectors(checkpoint, found.digest)
         self._kept.get(vectors_of(name), lambda: (found, data))
         return name
@@ -199,7 +201,7 @@ class ClassVectors:
         return found
 
 
-def classes_in(data: bytes, called: str) -> Classes:
+def parse_classes(data: bytes, called: str) -> Classes:
     """Return the classes in the bytes of a .npz or .safetensors file.
 
     The file is untrusted: of a zip only arrays with known names are inflated, up to a limit. Raises the
@@ -210,7 +212,7 @@ def classes_in(data: bytes, called: str) -> Classes:
         if not data.startswith(b"PK"):
             return tensors_in(data)
         wanted = {f"{one.name}.npy": NBYTES for one in fields(Classes)}
-        parts = zips.files(io.BytesIO(data), wanted).items()
+        parts = zips.read_files(io.BytesIO(data), wanted).items()
         return {name[:-4]: np.load(io.BytesIO(part), allow_pickle=False) for name, part in parts}
 
     classes = Classes.from_contents(read, called)

@@ -54,7 +54,7 @@ class FrameStore:
 
         With `stays`, the frame remains after the context unless an error occurred.
         """
-        image, whose = self._images.stand(data), request_context.name()
+        image, whose = self._images.stand(data), request_context.visitor_name()
         with self._lock:
             earlier = [name for name, (owner, *_) in self._standing.items() if owner == whose]
             if not self._standing:
@@ -144,7 +144,7 @@ class Video:
     @property
     def sampled(self) -> list[tuple[int, float, bytes]]:
         """Return evenly spaced frames, including the first and the last."""
-        return thinned(self.frames, SAMPLED)
+        return thin_out(self.frames, SAMPLED)
 
 
 class VideoStore:
@@ -156,8 +156,8 @@ class VideoStore:
 
     def keep(self, path: Any) -> str:
         """Decode an upload and return its key. Raises ImageError for no video, TooMuch if it is too long."""
-        with self._work.drawing(ROOM), uploads.using([uploads.uploaded(path)]):
-            video = self._decoded(uploads.uploaded(path))
+        with self._work.drawing(ROOM), uploads.protect_files([uploads.resolve_upload(path)]):
+            video = self._decoded(uploads.resolve_upload(path))
         key = self._keys.of(secrets.token_bytes(16))
         self._videos.forget(lambda _, other: other.whose == video.whose)
         self._videos.get(key, lambda: video)
@@ -174,7 +174,7 @@ class VideoStore:
                 kept.append((*one[:2], _jpeg(one[2])))
             if len(kept) > most:
                 kept, step = kept[::2], 2 * step
-        return Video(request_context.name(), kept, step)
+        return Video(request_context.visitor_name(), kept, step)
 
     def of(self, key: Any) -> Video:
         """Return the video of a key. Raises ImageError if it was evicted."""
@@ -195,10 +195,10 @@ class VideoStore:
         self._videos.forget(lambda name, _: name == key)
 
 
-def thinned(frames: Sequence[T], most: int) -> list[T]:
+def thin_out(frames: Sequence[T], most: int) -> list[T]:
     """Return at most `most` evenly spaced items, including the first and the last.
 
-    >>> thinned(range(10), 4)
+    >>> thin_out(range(10), 4)
     [0, 3, 6, 9]
     """
     if len(frames) <= most:

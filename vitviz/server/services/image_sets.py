@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.charts.encode import encoded
+from vitviz.charts.encode import encode_image
 from vitviz.errors import ImageError, Unknown, WrongSetting
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache, Keys
@@ -53,9 +53,9 @@ class ImageSets:
 
     def give(self, paths: Sequence[str]) -> str:
         """Return the key of a set of uploads or sample crops. Raises WrongSetting or NotUploaded."""
-        at_most(MOST, len(paths))
+        require_at_most(MOST, len(paths))
         for path in paths:
-            uploads.uploaded(path)
+            uploads.resolve_upload(path)
         key = self._keys.of(b"set", *(str(path).encode(errors="surrogatepass") for path in paths))
         self._given.get(key, lambda: tuple(paths))
         return key
@@ -71,12 +71,12 @@ class ImageSets:
 
     def pictures(self, given: str) -> list:
         """Return a set's images for a survey. Raises Unknown for an unknown set."""
-        from vitviz.surveys import parts_of_samples
+        from vitviz.surveys import sample_crops
 
         paths = self._given.peek(given)
         if paths is None:
             raise Unknown(NONE)
-        return [uploads.uploaded(path) for path in paths] or parts_of_samples()
+        return [uploads.resolve_upload(path) for path in paths] or sample_crops()
 
     def thumbnails(self, given: str) -> bytes:
         """Return a strip of a set's first images, squares of SIDE (JPEG); blank for an invalid image."""
@@ -84,9 +84,9 @@ class ImageSets:
         strip = np.full((SIDE, SIDE * len(pictures), 3), 127, np.uint8)
         for place, picture in enumerate(pictures):
             with suppress(ImageError):
-                small = _thumbnail(uploads.read(picture) if self.own(given) else picture)
+                small = _thumbnail(uploads.read_upload(picture) if self.own(given) else picture)
                 strip[:, SIDE * place : SIDE * (place + 1)] = small
-        return encoded(strip, ".jpg")
+        return encode_image(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
         """Return [prediction, score, head type] per visible image: [] for none, None if not yet known."""
@@ -173,21 +173,24 @@ class ImageSets:
         return keys[0] if len(keys) == 1 else self._runs.pair(*keys)
 
     def _of_samples(self, run: Run, asked: str) -> Any:
-        from vitviz.surveys import parts_of_samples
+        from vitviz.surveys import sample_crops
 
-        *_, survey = self._over(run, parts_of_samples(), asked)
+        *_, survey = self._over(run, sample_crops(), asked)
         return survey
 
     def _over(self, run: Run, pictures: Sequence, asked: str, protocol: str = "") -> Iterator[Any]:
-        from vitviz.surveys import LAYERS, in_batches, surveying
+        from vitviz.surveys import LAYERS, batch_size_for, surveying
 
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
         if protocol:  # sets report layers and heads from the distance measure
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif asked:
-            batch, measures = in_batches(len(pictures)), {"measures": LAYERS if asked == "all" else [asked]}
+            batch, measures = (
+                batch_size_for(len(pictures)),
+                {"measures": LAYERS if asked == "all" else [asked]},
+            )
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
-        with uploads.using(one for one in pictures if isinstance(one, Path)):
+        with uploads.protect_files(one for one in pictures if isinstance(one, Path)):
             while True:
                 begun = survey is not None
                 cost = TRIED if protocol else min(batch, len(pictures))
@@ -208,7 +211,7 @@ def _thumbnail(picture: Any) -> np.ndarray:
     return np.asarray(opened.resize((SIDE, SIDE), box=box, reducing_gap=3))
 
 
-def at_most(most: int, count: int) -> None:
+def require_at_most(most: int, count: int) -> None:
     """Raise WrongSetting for more images than the page accepts."""
     if count > most:
         raise WrongSetting(LocalizedText(MANY, most=most, count=count))

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from vitviz.charts.encode import encoded
+from vitviz.charts.encode import encode_image
 from vitviz.errors import ImageError
 from vitviz.server.security import uploads
-from vitviz.server.services.cache import Cache, Keys, names
+from vitviz.server.services.cache import Cache, Keys, key_contains
 from vitviz.traces import samples
 from vitviz.traces.image_edits import NONE, ImageEdits
 
@@ -27,7 +27,7 @@ class ImageStore:
 
     def keep(self, path: str | os.PathLike) -> str:
         """Store an upload and return its key. Raises ImageError if it is no image or no upload."""
-        return self.keep_bytes(uploads.read(path))
+        return self.keep_bytes(uploads.read_upload(path))
 
     def keep_bytes(self, data: bytes) -> str:
         """Store a file's bytes and return the key."""
@@ -48,12 +48,12 @@ class ImageStore:
     def forget(self, key: str) -> None:
         """Evict an image."""
         for kept in (self._pictures, self._pixels):
-            kept.forget(lambda name, _: names(name, [key]))
+            kept.forget(lambda name, _: key_contains(name, [key]))
 
     def sample(self, name: str) -> str:
         """Store a sample and return its key."""
         key = self._sample_key(name)
-        self._pictures.get(key, lambda: encoded(np.asarray(samples.sample_image(name)), ".png"))
+        self._pictures.get(key, lambda: encode_image(np.asarray(samples.sample_image(name)), ".png"))
         return key
 
     def has(self, key: str) -> bool:
@@ -94,22 +94,22 @@ class ImageStore:
         """Return the edited image as a read-only array, shared by all frames of a video."""
 
         def make() -> np.ndarray:
-            from vitviz.engine.images.editing import painted_over
+            from vitviz.engine.images.editing import edited_pixels
             from vitviz.engine.images.opening import pixels_of
 
             if not strokes:
                 return _held(pixels_of(self.opened(key)))
             other = self._file(strokes.own) if strokes.own else None
-            return _held(painted_over(self._file(key), strokes.told(), other))
+            return _held(edited_pixels(self._file(key), strokes.told(), other))
 
         return self._pixels.get((key, strokes.text()), make)
 
     def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """Return the edited image, no larger than drawn: no figure or page needs 80 million pixels."""
-        from vitviz.engine.images.opening import for_drawing
+        from vitviz.engine.images.opening import open_for_drawing
 
         made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)
-        return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(for_drawing(made())))
+        return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(open_for_drawing(made())))
 
     def _sample_key(self, name: str) -> str:
         return self._keys.of(b"sample", name.encode(errors="surrogatepass"))

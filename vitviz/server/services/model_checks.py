@@ -88,7 +88,7 @@ class ModelChecks:
         images = self._sets.pictures(given) if given else None
         images = images if self._sets.own(given) else None
         paths = [image for image in images or () if isinstance(image, Path)]
-        with uploads.using(paths), self._work.computing(inspector, None, PASSES):
+        with uploads.protect_files(paths), self._work.computing(inspector, None, PASSES):
             model = (*self._model(key), given)
             subject = self._subjects.get(model, lambda: self._subject(inspector, images))
             found = tuple(results(subject, *all_checks()[place]))

@@ -19,7 +19,7 @@ from typing import Any
 from gradio.utils import LRUCache
 
 from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import one_answer
+from vitviz.server.security.scheduler import as_one_request
 
 State = dict[str, Any]
 
@@ -33,12 +33,12 @@ class Sessions:
 
     def begun(self, state: State) -> State:
         """Return the initial state of a page that has just been opened."""
-        return {**state, "session": request_context.page() or secrets.token_hex(8), "version": 0}
+        return {**state, "session": request_context.page_session() or secrets.token_hex(8), "version": 0}
 
     def newest(self, state: State) -> State:
         """Return the state after the visitor's last settled result, or the given state."""
         with self._lock:
-            newest = self._newest.get(state.get("session") or request_context.page() or "", state)
+            newest = self._newest.get(state.get("session") or request_context.page_session() or "", state)
         return state if state.get("version") == newest.get("version") else newest
 
     def settled(self, state: State, make: Callable[[State], list]) -> list:
@@ -49,7 +49,7 @@ class Sessions:
         """
         state = self.newest(state)
         while True:
-            with one_answer():
+            with as_one_request():
                 page = make(state)
             with self._lock:
                 newest = self._newest.get(state.get("session", ""), state)

@@ -12,9 +12,9 @@ from vitviz.server.security.scheduler import (
     EXPENSIVE,
     READING,
     FairScheduler,
-    begun,
+    has_computed,
+    hold_until_answered,
     time_limit,
-    within_the_answer,
 )
 from vitviz.server.services import cache
 from vitviz.traces import cancellation
@@ -43,7 +43,7 @@ class WorkQueue:
         half = max(1, self._threads // 2)
         token = _threads.set(half)
         try:
-            with device.on_threads(half):
+            with device.limit_threads(half):
                 yield
         finally:
             _threads.reset(token)
@@ -57,9 +57,9 @@ class WorkQueue:
         """
 
         def place():
-            return self.turns.place(request_context.name(), patient, at_once=cache.making())
+            return self.turns.place(request_context.visitor_name(), patient, at_once=cache.is_computing())
 
-        with cancellation.when(request_context.require_visitor), within_the_answer(place):
+        with cancellation.when(request_context.require_visitor), hold_until_answered(place):
             yield
 
     def computing(
@@ -100,9 +100,11 @@ class WorkQueue:
             held.enter_context(cancellation.when(request_context.require_visitor))
             if kind != READING:
                 held.enter_context(self.hold_place(patient))
-            held.enter_context(self.turns.turn(kind, request_context.name(), nbytes, patient or begun()))
-            held.enter_context(cache.aside(self.turns.given_back))
+            held.enter_context(
+                self.turns.turn(kind, request_context.visitor_name(), nbytes, patient or has_computed())
+            )
+            held.enter_context(cache.set_waiting_context(self.turns.given_back))
             held.enter_context(time_limit(self.limits.seconds))
-            held.enter_context(device.on_threads(_threads.get() or self._threads))
+            held.enter_context(device.limit_threads(_threads.get() or self._threads))
             cancellation.check()
             yield

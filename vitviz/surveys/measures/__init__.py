@@ -17,7 +17,7 @@ from vitviz.surveys.measure import Measure, MeasuredBatch, MeasuredImage, Quanti
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.traces.head_type import NO_DECISION, HeadType, predictions_of
 from vitviz.traces.samples import sample_image, samples
-from vitviz.traces.trace import Trace, TraceBatch, on_cpu
+from vitviz.traces.trace import Trace, TraceBatch, copy_to_cpu
 
 
 class DistanceMeasure:
@@ -120,8 +120,11 @@ class AttributionMeasure:
         logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
         if trace.head_type == "value" and (outputs := logits.shape[-1]) > 1:
             raise VitvizError(f"{trace.checkpoint} gives {outputs} values, none of which is its answer.")
-        ledger, relative = attribution.balanced_ledger(seen.inspector, trace), trace.head_type == "softmax"
-        account = analyses.account_of_predictions(ledger, relative or trace.classes is not None)
+        ledger, relative = (
+            attribution.checked_logit_terms(seen.inspector, trace),
+            trace.head_type == "softmax",
+        )
+        account = analyses.attribution_of_predictions(ledger, relative or trace.classes is not None)
         lines = {"heads": account.heads, "mlps": account.mlps}
         rest = sum(value for name, value in account.constants.items() if name != "MLPs")
         return {**lines, "rest": rest, "answer": account.logit}
@@ -198,7 +201,7 @@ class WordsMeasure:
                 f"{seen.trace.checkpoint} has no words to compare with; survey it with"
                 " inspector.with_classes(vitviz.text(inspector))."
             )
-        ledger = attribution.balanced_ledger(seen.inspector, seen.trace)
+        ledger = attribution.checked_logit_terms(seen.inspector, seen.trace)
         return {"written": analyses.head_features(ledger)}
 
 
@@ -227,7 +230,7 @@ class SufficientEdgesMeasure:
     )  # fmt: skip
 
     def of(self, seen: MeasuredImage):
-        found = circuits.sufficient_edges(seen.inspector, on_cpu(seen.trace), draws=1)
+        found = circuits.sufficient_edges(seen.inspector, copy_to_cpu(seen.trace), draws=1)
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
@@ -291,12 +294,12 @@ LAYERS: tuple[Measure, ...] = (
 )
 
 
-def parts_of_samples() -> list:
+def sample_crops() -> list:
     """Return the sample images, each whole and as four overlapping corner crops, as PIL images.
 
     Four images alone are too few for a meaningful unbiased estimate.
 
-    >>> len(parts_of_samples())
+    >>> len(sample_crops())
     20
     """
     found = []
@@ -307,7 +310,7 @@ def parts_of_samples() -> list:
     return found
 
 
-def in_batches(count: int) -> int:
+def batch_size_for(count: int) -> int:
     """Return the batch size that leaves the fewest images in a last batch too small to compare.
 
     Args:
@@ -316,7 +319,7 @@ def in_batches(count: int) -> int:
     Returns:
         Images per batch, greater than `vitviz.analyses.cka.LEAST` and at most 8.
 
-    >>> in_batches(20), in_batches(9), in_batches(3)
+    >>> batch_size_for(20), batch_size_for(9), batch_size_for(3)
     (8, 5, 8)
     """
     return min(range(MOST, LEAST, -1), key=lambda size: count % size if count % size < LEAST else 0)

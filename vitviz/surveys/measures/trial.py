@@ -16,8 +16,8 @@ import torch
 
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.faithfulness.curves import SCORES
-from vitviz.analyses.faithfulness.evaluation import Faithfulness, maps_of, trial_of
-from vitviz.analyses.faithfulness.pointing import covered, energy, hit
+from vitviz.analyses.faithfulness.evaluation import Faithfulness, compute_maps, evaluate_methods
+from vitviz.analyses.faithfulness.pointing import box_coverage, energy_in_boxes, pointing_hit
 from vitviz.analyses.faithfulness.ranking import ALIKE
 from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.saliency import METHODS, STEPPED, checked_steps
@@ -122,7 +122,9 @@ class FaithfulnessMeasure:
         trials, asked = [], {"draws": 1, "groups": 10 * self.saco, "steps": self.steps}
         for protocol in self.protocols:
             passes = saliency.explained(seen.inspector, seen.trace, target, protocol)
-            trials.append(trial_of(passes, self.methods, protocol, seed, self.shares, made=made, **asked))
+            trials.append(
+                evaluate_methods(passes, self.methods, protocol, seed, self.shares, made=made, **asked)
+            )
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason
@@ -155,7 +157,7 @@ class FaithfulnessMeasure:
             np.full(len(self.methods), np.nan),
         )
         asked = [one for one in self.methods if one in made and one not in (*EXPENSIVE, "random")]
-        others, refused = maps_of(passes, asked)
+        others, refused = compute_maps(passes, asked)
         for method, one in others.items():
             alike = spearman(made[method].map, one.map)
             # a constant map has no order and correlates with nothing
@@ -169,13 +171,13 @@ class FaithfulnessMeasure:
         if not boxes:
             return {}
         grid, numbers = seen.trace.grid, torch.Generator().manual_seed(seed)
-        share, hits, energies = covered(grid, boxes), [], []
+        share, hits, energies = box_coverage(grid, boxes), [], []
         for method in self.methods:
             values = made[method].map if method in made else None
             if method == "random":
                 values = torch.rand(grid.rows, grid.cols, generator=numbers, dtype=torch.float64)
-            hits.append(np.nan if values is None else hit(values, grid, boxes))
-            energies.append(np.nan if values is None else energy(values, share))
+            hits.append(np.nan if values is None else pointing_hit(values, grid, boxes))
+            energies.append(np.nan if values is None else energy_in_boxes(values, share))
         found = {"hit": hits, "energy": energies, "box": share.mean().item()}
         return {name: np.asarray(value) for name, value in found.items()}
 

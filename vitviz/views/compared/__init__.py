@@ -12,7 +12,7 @@ from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, IntSetting
-from vitviz.views.printing import PrintStyle, join_texts, over_which
+from vitviz.views.printing import PrintStyle, image_count_text, join_texts
 from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
@@ -128,7 +128,7 @@ class SimilarityView(View):
             return NO_SET
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
-    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
+    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
         gone = {"curves", "cka", "error", "steps", *(() if subject.film() else ("looked",))}
         return tuple(item for item in self.items if item.name not in gone)
 
@@ -154,7 +154,7 @@ class SimilarityView(View):
             return np.asarray(
                 list(subject.film()) if name == "steps" else [_survey_next_step(subject, settings)]
             )
-        found = curves(subject)
+        found = layer_curves(subject)
         return np.stack([found[one] for one in CURVES])
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
@@ -172,7 +172,7 @@ class SimilarityView(View):
             of_class = settings["tokens"] == "class"
             name = f"{curve}_{'class' if of_class else 'patches'}"
             whose = LocalizedText("of the class token" if of_class else "mean over the patches")
-        found = [curves(one)[name] for one in shown]
+        found = [layer_curves(one)[name] for one in shown]
         relative = len({len(values) for values in found}) > 1
         series, lost = [], []
         for one, values, colour in zip(shown, found, (BLUE, ORANGE), strict=False):
@@ -200,7 +200,7 @@ class SimilarityView(View):
         """Return the CKA of every two depths, or of each depth with itself at every training step."""
         values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
         film = settings["against"] == "film"
-        other = second(subject) if settings["against"] == "beside" else subject
+        other = second_context(subject) if settings["against"] == "beside" else subject
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
         along = LocalizedText("training step") if film else _depth(other)
         down, cols = _depth(subject), tuple(map(str, steps))
@@ -238,7 +238,7 @@ class SimilarityView(View):
     def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
         """Return the notes on the number of images, the standard error and empty squares."""
         values, error = (np.asarray(self.item(subject, name, settings)) for name in ("cka", "error"))
-        notes = [over_which(subject)]
+        notes = [image_count_text(subject)]
         if np.isfinite(error).any():
             notes.append(LocalizedText("Standard error: at most ± {error}.", error=f"{np.nanmax(error):.3f}"))
         if np.isnan(values).any():
@@ -251,21 +251,21 @@ class SimilarityView(View):
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the matrix and the available curves, also of the second checkpoint."""
-        survey = surveyed(subject)
+        survey = survey_to_show(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
         found["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
-        found |= _known(curves(subject), "")
+        found |= _known(layer_curves(subject), "")
         if settings["against"] == "film":
             found["steps"] = self.item(subject, "steps", settings)
         if subject.beside is not None:
-            beside = _known(curves(subject.beside), "second_")
+            beside = _known(layer_curves(subject.beside), "second_")
             found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
         return found
 
     def _compared(self, subject: ViewContext, settings: Settings, compare) -> np.ndarray:
-        tokens, own = settings["tokens"], surveyed(subject)
+        tokens, own = settings["tokens"], survey_to_show(subject)
         if settings["against"] != "film":
-            other = own if settings["against"] == "own" else surveyed(second(subject))
+            other = own if settings["against"] == "own" else survey_to_show(second_context(subject))
             return compare(_grams(own, tokens), _grams(other, tokens), tokens).numpy()
         steps = subject.film()
         if not steps:
@@ -274,12 +274,12 @@ class SimilarityView(View):
         return np.stack([one.numpy() for one in found], axis=1)
 
 
-def surveyed(subject: ViewContext) -> Any:
+def survey_to_show(subject: ViewContext) -> Any:
     """Return the survey to show: of the visitor's set, or of the images that come with vitviz."""
     return subject.sampled() if subject.survey is None else subject.survey
 
 
-def second(subject: ViewContext) -> ViewContext:
+def second_context(subject: ViewContext) -> ViewContext:
     """Return the context of the second checkpoint; WrongSetting if there is none."""
     if subject.beside is None:
         raise WrongSetting(LocalizedText(NO_SECOND))
@@ -290,12 +290,12 @@ def _depth(subject: ViewContext) -> LocalizedText:
     return LocalizedText("depth of {checkpoint}", checkpoint=subject.checkpoint)
 
 
-def curves(subject: ViewContext) -> dict[str, np.ndarray]:
+def layer_curves(subject: ViewContext) -> dict[str, np.ndarray]:
     """Return each of CURVES by layer; NaN if it is not available.
 
     Units: px for "distance", nats for "entropy", ratios for the others.
     """
-    survey = surveyed(subject)
+    survey = survey_to_show(subject)
     distance, known = survey.mean("distance").mean(axis=1), survey.quantities
     found = {
         "distance": distance,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import Chart, ReferenceLine, Series, by_layer, ramp
+from vitviz.charts.chart import Chart, ReferenceLine, Series, by_layer, ramp_colour
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import File, Item, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
-from vitviz.views.shared import as_csv, distances_of
+from vitviz.views.shared import shared_distances, to_csv
 from vitviz.views.subject import Settings, ViewContext
 
 REACH = "Error bars: ± standard error over the images."
@@ -60,7 +60,7 @@ class AttentionDistanceView(View):
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         renormalise = settings["rows"] == "renormalised"
-        measured = distances_of(subject) if subject.survey is None else subject.survey.distances
+        measured = shared_distances(subject) if subject.survey is None else subject.survey.distances
         if name == "prefix_mass":
             return measured.prefix_mass.cpu().numpy()
         if name == "distance":
@@ -108,7 +108,7 @@ class AttentionDistanceView(View):
         return (_chart(mass, settings, up, _title(subject), high=high),)
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        return as_csv(_rows(subject, settings, self.numbers(subject, settings)))
+        return to_csv(_rows(subject, settings, self.numbers(subject, settings)))
 
 
 def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:
@@ -141,7 +141,7 @@ def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: 
         like = {"line": True, "dots": True, "of": of, "told": dots.told, "also": also}
         like["band"] = dots.band and tuple(end[at] for end in dots.band)
         like["said"] = [dots.said[i] for i in at] if dots.said else ()
-        lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp(layer, layers), **like))
+        lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp_colour(layer, layers), **like))
     along = LocalizedText("Heads of a layer, sorted by distance")
     return replace(chart, x_label=along, x=(0.4, heads + 0.6), series=tuple(lines))
 

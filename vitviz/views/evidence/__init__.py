@@ -8,12 +8,12 @@ import numpy as np
 from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.charts.chart import Chart, to_json
 from vitviz.errors import VitvizError
-from vitviz.traces.localized_text import LocalizedText, message_of, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, Control, IntListSetting, IntSetting, ModelShape, Slider, Text
 from vitviz.views.evidence import charts, compute, graph, sentences, sufficiency, truth
-from vitviz.views.printing import FrameSettings, growing
-from vitviz.views.shared import WHOLE, json_bytes, ledger_of, likeliest
+from vitviz.views.printing import FrameSettings, growing_frames
+from vitviz.views.shared import WHOLE, json_bytes, likeliest_classes, shared_logit_terms
 from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no logit to attribute."
@@ -32,14 +32,14 @@ PATCHWISE = tuple((name, TITLES[name]) for name in DENSE)
 _MADE = {
     **{name: getattr(compute, name) for name in ("own", "best", "effects", "agreement", "writer_map")},
     "truth": truth.item,
-    "trail": compute.trail_told,
-    "writer_heads": lambda *asked: compute.writers(*asked).heads.numpy(),
-    "likeliest": sentences.likeliest,
-    "legend": lambda *asked: json_bytes(to_json(sentences.entries(*asked))),
+    "trail": compute.trail_json,
+    "writer_heads": lambda *asked: compute.upstream_sources(*asked).heads.numpy(),
+    "likeliest": sentences.likeliest_by_patch,
+    "legend": lambda *asked: json_bytes(to_json(sentences.legend_entries(*asked))),
 }
 CHARTS = {  # beside the map, except for direct attribution
-    "forming": charts.forming,
-    "effects": charts.dots,
+    "forming": charts.lens_chart,
+    "effects": charts.effects_chart,
     "writers": charts.upstream_chart,
     "paths": graph.chart,
     "smallest": sufficiency.chart,
@@ -195,10 +195,10 @@ class AttributionView(View):
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return the chart beside the map; effects of ablated components cover the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
-        return CHARTS.get(show, charts.account)(self, subject, settings)
+        return CHARTS.get(show, charts.waterfall_chart)(self, subject, settings)
 
-    def offered(self, subject: ViewContext) -> tuple[Control, ...]:
-        trace, given, offered = subject.trace, sentences.several(subject), []
+    def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:
+        trace, given, offered = subject.trace, sentences.has_several_classes(subject), []
         values = trace is not None and trace.head_type == "value"  # no predicted class
         fits = {"sentences": given, "smallest": not values}
         for one in self.controls:
@@ -214,7 +214,7 @@ class AttributionView(View):
         if subject.trace.logits is None:
             return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
         try:
-            ledger_of(subject)
+            shared_logit_terms(subject)
         except VitvizError as error:
             return LocalizedText(_UNBALANCED, reason=message_of(error))
         return None
@@ -225,14 +225,14 @@ class AttributionView(View):
         return {
             "top": top.indices.tolist(),
             "prefix": list(subject.grid.prefix_names),
-            "patches": compute.patches_are(subject),
-            "refusal": travelling(LocalizedText(WHOLE))
+            "patches": compute.patch_prediction_kind(subject),
+            "refusal": text_to_json(LocalizedText(WHOLE))
             if subject.trace.without
             else None,  # reason against panels that compute in steps
             **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
 
-    def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
+    def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
         layers = range(1, subject.about.layers + 1)
         ends = ("", "embedding", "positions", "constant")
         heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
@@ -249,21 +249,27 @@ class AttributionView(View):
         if name in _MADE:
             return _MADE[name](subject, settings)
         if name in ("classes", "labels"):
-            return json_bytes(likeliest(trace, compute.SHOWN) if name == "classes" else list(trace.labels))
+            return json_bytes(
+                likeliest_classes(trace, compute.SHOWN) if name == "classes" else list(trace.labels)
+            )
         if name == "forming":
-            return trace.scores(compute.lens(subject, "now"))[:, self.summary(subject)["top"]].numpy()
+            return trace.scores(compute.lens_of_input(subject, "now"))[
+                :, self.summary(subject)["top"]
+            ].numpy()
         if name == "share":
-            return compute.of_target(subject, settings, compute.lens(subject, "share").double()).numpy()
+            return compute.target_column(
+                subject, settings, compute.lens_of_input(subject, "share").double()
+            ).numpy()
         account = compute.account(subject, settings)
         if name == "explained":
             if settings["method"] == "ledger":
                 return np.asarray([account.total, account.gap])
-            found = compute.relevance(subject, settings)
+            found = compute.saliency_of_target(subject, settings)
             return np.asarray([found.explained, found.unexplained], float)  # None is not a number
         if name == "map":
             if settings["method"] != "ledger":
-                return compute.relevance(subject, settings).map.numpy()
-            return compute.map_of(subject, settings)
+                return compute.saliency_of_target(subject, settings).map.numpy()
+            return compute.contribution_map(subject, settings)
         if name == "direct":
             return account.heads.numpy()
         if name == "heads":
@@ -303,8 +309,8 @@ class AttributionView(View):
             "by_source": account.sources.numpy(),  # layer head token
         }
 
-    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
+    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
         if settings["method"] != "ledger" or settings["show"] == "sentences":
             raise VitvizError(LocalizedText(ONE_MAP))
         whole = {**settings, "chosen": "", "patches": ()}
-        return growing(1, about.layers, lambda last: {**whole, "until": last})
+        return growing_frames(1, about.layers, lambda last: {**whole, "until": last})

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series, roomy
+from vitviz.charts.chart import BLUE, GREY, ORANGE, SEVERAL, Bars, Chart, Series, range_with_margin
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import compute
 from vitviz.views.printing import fixed, join_texts, signed, writer_name
@@ -38,7 +38,7 @@ def sum_name(subject, settings) -> LocalizedText:
     return LocalizedText("difference of logits") if "-" in settings["target"] else LocalizedText("logit")
 
 
-def account(view, subject, settings) -> Chart:
+def waterfall_chart(view, subject, settings) -> Chart:
     """Return the waterfall: start, attention and MLP of each layer, remaining biases, and the logit."""
     heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
     mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
@@ -75,7 +75,7 @@ def account(view, subject, settings) -> Chart:
 
 def upstream_chart(view, subject, settings) -> Chart:
     """Return bars of all sources of the selected head: patch, position, heads and MLP by layer, biases."""
-    found, followed = compute.writers(subject, settings), compute.trail(subject, settings)
+    found, followed = compute.upstream_sources(subject, settings), compute.trail(subject, settings)
     heads, mlps, biases = (
         one.double().nan_to_num().numpy() for one in (found.heads, found.mlps, found.biases)
     )
@@ -111,7 +111,7 @@ def upstream_chart(view, subject, settings) -> Chart:
     return Chart(along, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **like)
 
 
-def forming(view, subject, settings) -> Chart:
+def lens_chart(view, subject, settings) -> Chart:
     """Return the logit lens: the most likely classes if the model stopped at each depth."""
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
@@ -124,20 +124,23 @@ def forming(view, subject, settings) -> Chart:
     along, across = LocalizedText("layers applied"), (0, len(forming) - 1)
     if subject.trace.head_type == "value":
         title = LocalizedText("Logit lens: value if the model stopped there")
-        return Chart(along, LocalizedText("Value"), across, roomy(forming, 0.06), title, series, aspect=0.78)
+        return Chart(
+            along, LocalizedText("Value"), across, range_with_margin(forming, 0.06), title, series,
+            aspect=0.78
+        )  # fmt: skip
     title = LocalizedText("Logit lens: probability if the model stopped there")
     like = {"percent": True, "aspect": 0.78}
     return Chart(along, LocalizedText("Probability"), across, (0.0, 1.0), title, series, **like)
 
 
-def dots(view, subject, settings) -> Chart:
+def effects_chart(view, subject, settings) -> Chart:
     """Return a dot per head, or MLP, of the layers from `layer` on: contribution across, drop upwards."""
-    shares, effects = shares_and_losses(view, subject, settings)
+    shares, effects = contributions_and_drops(view, subject, settings)
     heads = settings["part"] == "heads"
     places = np.argwhere(np.isfinite(shares) & np.isfinite(effects))
     places = places[np.argsort(shares[tuple(places.T)], kind="stable")]
     x, y = shares[tuple(places.T)], effects[tuple(places.T)]
-    line, ends = alike(x, y)
+    line, ends = diagonal_and_range(x, y)
     far = np.argsort(-np.abs(y - x), kind="stable")[:MARKED]
     apart = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
     layer, *head = places.T + 1
@@ -158,9 +161,9 @@ def dots(view, subject, settings) -> Chart:
     return Chart(along, up, ends, ends, title, (line, *apart, parts), notes=notes, **like)
 
 
-def alike(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
+def diagonal_and_range(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
     """Return the diagonal of equal contribution and drop, and the range that covers the values and zero."""
-    ends = np.array(roomy(np.concatenate(values), 0.06))
+    ends = np.array(range_with_margin(np.concatenate(values), 0.06))
     return Series(ends, ends, LocalizedText("drop equals contribution"), GREY, line=True), tuple(ends)
 
 
@@ -187,11 +190,11 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
     return join_texts(*alike, worst)
 
 
-def shares_and_losses(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:
+def contributions_and_drops(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:
     """Return contributions and drops, of heads by (layer, head) or of MLPs by (layer); NaN if missing."""
     heads = settings["part"] == "heads"
     shares = np.asarray(view.item(subject, "direct" if heads else "mlps", settings), float)
     effects = np.full((len(shares), subject.about.heads + 1), np.nan)
     for layer in range(settings["layer"], len(shares) + 1):
-        effects[layer - 1] = compute.effects(subject, {**settings, "layer": layer})
+        effects[layer - 1] = compute.layer_effects(subject, {**settings, "layer": layer})
     return shares, effects[:, :-1] if heads else effects[:, -1]

@@ -10,15 +10,15 @@ from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
-from vitviz.views.base import before
+from vitviz.views.base import original_context
 from vitviz.views.shared import (
     ClassTarget,
+    ablation_drops,
     json_bytes,
-    ledger_of,
-    relevance_of,
-    taken_away,
-    target_of,
-    writers_of,
+    parse_target,
+    shared_logit_terms,
+    shared_saliency_map,
+    shared_upstream,
 )
 from vitviz.views.subject import Settings, ViewContext
 
@@ -41,7 +41,7 @@ ONE_ONLY = {  # by readout: why a patch alone has no prediction
 
 def target(subject: ViewContext, settings: Settings) -> ClassTarget:
     """Return the target class, or (a, b) for a rather than b."""
-    return target_of(subject, settings["target"])
+    return parse_target(subject, settings["target"])
 
 
 def compares_with_mean(trace) -> bool:
@@ -54,7 +54,7 @@ def compares_with_mean(trace) -> bool:
     return trace.head_type == "softmax" or trace.classes is not None
 
 
-def of_target(subject: ViewContext, settings: Settings, table):
+def target_column(subject: ViewContext, settings: Settings, table):
     """Return the target's column of a table (row, class).
 
     For a pair, the second column is subtracted. If the setting "relative" is on, the mean class is
@@ -71,51 +71,51 @@ def account(subject: ViewContext, settings: Settings):
 
     def account_for(one: ViewContext):
         name = f"account {asked} {relative}"
-        return one.once(name, lambda: analyses.account_of(ledger_of(one), asked, relative))
+        return one.once(name, lambda: analyses.attribution_of(shared_logit_terms(one), asked, relative))
 
     return (
-        account_for(subject).minus(account_for(before(subject)))
+        account_for(subject).minus(account_for(original_context(subject)))
         if settings.get("difference") == "on"
         else account_for(subject)
     )
 
 
-def map_of(subject: ViewContext, settings: Settings) -> np.ndarray:
+def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the map of all heads, of those up to a layer, of one layer's or of one head: (row, col)."""
     found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
     if not chosen and not until:
         return found.patches.numpy()
     if not chosen:
-        return by_patch(subject, found.sources[:until].sum(dim=(0, 1)))
+        return to_patch_map(subject, found.sources[:until].sum(dim=(0, 1)))
     layer, *head = (int(part) - 1 for part in chosen.split("."))
     about = subject.about
     if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
         bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
         raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
     sources = found.sources[layer, head[0]] if head else found.sources[layer].sum(dim=0)
-    return by_patch(subject, sources)
+    return to_patch_map(subject, sources)
 
 
-def by_patch(subject: ViewContext, sources) -> np.ndarray:
+def to_patch_map(subject: ViewContext, sources) -> np.ndarray:
     """Return the patches of numbers by token: (row, col)."""
     return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
-def relevance(subject: ViewContext, settings: Settings):
+def saliency_of_target(subject: ViewContext, settings: Settings):
     """Return the map of another method, which makes its own passes through the unedited model."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(EDITED))
-    found = relevance_of(subject, target(subject, settings), settings["method"])
+    found = shared_saliency_map(subject, target(subject, settings), settings["method"])
     if settings.get("difference") != "on":
         return found
-    was = relevance_of(before(subject), target(subject, settings), settings["method"])
+    was = shared_saliency_map(original_context(subject), target(subject, settings), settings["method"])
     constants = {name: value - was.constants[name] for name, value in found.constants.items()}
     prefix = None if found.prefix is None else found.prefix - was.prefix
     changed = {"answer": found.answer - was.answer, "prefix": prefix, "constants": constants}
     return replace(found, map=found.map - was.map, **changed)
 
 
-def lens(subject: ViewContext, form: str):
+def lens_of_input(subject: ViewContext, form: str):
     """Return the logit lens of the classifier's input, (depth, class).
 
     Form "now" recomputes the last norm at each depth; "share" holds its last deviation and accumulates to the
@@ -126,7 +126,7 @@ def lens(subject: ViewContext, form: str):
     )
 
 
-def patches_are(subject: ViewContext) -> str:
+def patch_prediction_kind(subject: ViewContext) -> str:
     """Return the kind of a patch's own prediction: "reading", "probe", or the reason why there is none."""
     tail = subject.inspector.tail(subject.grid.pixels)
     return ONE_ONLY.get(tail.pooling.kind) or analyses.lens_kind(tail)
@@ -134,18 +134,18 @@ def patches_are(subject: ViewContext) -> str:
 
 def _answers(subject: ViewContext, depth: int):
     """Return the probabilities, or values, of every patch alone at a depth: (class, row, col)."""
-    if patches_are(subject) not in ("reading", "probe"):
-        raise UnsupportedModel(LocalizedText(patches_are(subject)))
-    return analyses.lens_probabilities(ledger_of(subject), depth)
+    if patch_prediction_kind(subject) not in ("reading", "probe"):
+        raise UnsupportedModel(LocalizedText(patch_prediction_kind(subject)))
+    return analyses.lens_probabilities(shared_logit_terms(subject), depth)
 
 
-def own(subject: ViewContext, settings: Settings) -> np.ndarray:
+def target_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the probability, or value, of the target class for every patch alone at a depth: (row, col)."""
     asked = target(subject, settings)
     return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
 
 
-def best(subject: ViewContext, settings: Settings) -> np.ndarray:
+def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the most likely classes of every patch alone at a depth: (row, col, rank, pair).
 
     A pair is the class and its probability, or value. For a dropped patch, the probability is -1 and a value
@@ -158,15 +158,15 @@ def best(subject: ViewContext, settings: Settings) -> np.ndarray:
     return np.moveaxis(pairs, 0, 2)
 
 
-def effects(subject: ViewContext, settings: Settings) -> np.ndarray:
+def layer_effects(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the drop of the target if each component of a layer is ablated alone: heads, then MLP."""
-    return of_target(subject, settings, taken_away(subject, settings["layer"] - 1).double()).numpy()
+    return target_column(subject, settings, ablation_drops(subject, settings["layer"] - 1).double()).numpy()
 
 
 def all_effects(subject: ViewContext, settings: Settings):
     """Return the effects of all layers as `vitviz.analyses.AblationEffects`."""
-    each = (taken_away(subject, layer).double() for layer in range(subject.about.layers))
-    found = lazy.torch.stack([of_target(subject, settings, one) for one in each])
+    each = (ablation_drops(subject, layer).double() for layer in range(subject.about.layers))
+    found = lazy.torch.stack([target_column(subject, settings, one) for one in each])
     logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
     return analyses.AblationEffects(logit, found[:, :-1], found[:, -1], "mean", reference)
 
@@ -196,24 +196,24 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
     return found
 
 
-def writers(subject: ViewContext, settings: Settings, steps: int | None = None):
+def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None = None):
     """Return the upstream sources of the last head of the trail, or of its first `steps` heads."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = target(subject, settings), settings["relative"] == "yes"
-    return writers_of(subject, asked, layer, head, via, relative)
+    return shared_upstream(subject, asked, layer, head, via, relative)
 
 
-def trail_told(subject: ViewContext, settings: Settings) -> np.ndarray:
+def trail_json(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the trail with the contribution along it, as JSON: [layer, head, contribution], from 1."""
     found = enumerate(trail(subject, settings), 1)
     return json_bytes(
-        [[layer + 1, head + 1, writers(subject, settings, n).share] for n, (layer, head) in found]
+        [[layer + 1, head + 1, upstream_sources(subject, settings, n).share] for n, (layer, head) in found]
     )
 
 
 def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the contributions of all sources for export; positions are NaN if the model has none."""
-    found = writers(subject, settings)
+    found = upstream_sources(subject, settings)
     positions = np.nan if found.positions is None else found.positions
     others = found.share, found.total, found.embedding, positions, found.constant
     return {
@@ -225,7 +225,7 @@ def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndar
 
 def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the contribution of the selected source, or of all, by the patch that the head attends to."""
-    found, chosen = writers(subject, settings).by_token, settings["writer"]
+    found, chosen = upstream_sources(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")
     place = tuple(int(number) - 1 for number in numbers)
     about = subject.about
@@ -238,4 +238,4 @@ def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
         tokens = found.of(lazy.upstream.Writer(kind, *place)) if there else None
         if tokens is None:
             raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
-    return by_patch(subject, tokens)
+    return to_patch_map(subject, tokens)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from vitviz.analyses.protocol import TITLES
-from vitviz.charts.chart import balanced
+from vitviz.charts.chart import symmetric_limit
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Matrix, PatchFrame, Scale
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import charts, compute, sentences, truth
@@ -20,7 +20,7 @@ def spec(view, subject, settings, asked) -> FigureSpec:
         return sentences.spec(subject, settings, asked)
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
-    most, direct = balanced(values), settings["method"] == "ledger"
+    most, direct = symmetric_limit(values), settings["method"] == "ledger"
     label = LocalizedText("Relevance of each patch, in the method’s own units")
     label = _share(subject, settings) if direct else label
     marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
@@ -51,7 +51,7 @@ def _writers(view, subject, settings, main, asked) -> FigureSpec:
     chart = view.chart(subject, settings)
     if not asked.detail or not np.isfinite(heads).any():
         return FigureSpec(((main,),), chart.notes, width=NARROW)
-    most = balanced(heads)
+    most = symmetric_limit(heads)
     title = LocalizedText("Earlier heads, up to {most}", most=signed(most))
     label = _share(subject, settings)
     wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
@@ -136,10 +136,10 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     if settings["show"] == "account":
         losses, shares = (), np.asarray(view.item(subject, "heads", settings), float)
     elif settings["show"] == "effects" and settings["part"] == "heads":
-        shares, *losses = charts.shares_and_losses(view, subject, settings)
+        shares, *losses = charts.contributions_and_drops(view, subject, settings)
     else:
         return ()
-    most = balanced(np.stack([shares, *losses]))
+    most = symmetric_limit(np.stack([shares, *losses]))
     lost = LocalizedText("Drop when each head is ablated, up to {most}", most=f"±{most:.2f}")
     chosen = settings["patches"] and not losses
     own = "From the selected patches, up to {most}" if chosen else "Contribution of every head, up to {most}"

@@ -15,7 +15,7 @@ from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.views import lazy
 from vitviz.views.evidence.compute import EDITED
-from vitviz.views.printing import image_seen, shape_of
+from vitviz.views.printing import grid_aspect, model_crop
 from vitviz.views.shared import passes_of
 from vitviz.views.subject import Settings, ViewContext
 
@@ -25,16 +25,16 @@ TITLE = "Most likely class of each patch, by {method}"
 ADDS = "Cosines of each patch alone with each class; they do not sum to the logit."
 
 
-def several(subject: ViewContext) -> bool:
+def has_several_classes(subject: ViewContext) -> bool:
     """True if the trace has at least two classes given as vectors, such as sentences."""
     classes = subject.trace and subject.trace.classes
     return classes is not None and len(classes.labels) > 1
 
 
-def likeliest(subject: ViewContext, settings: Settings) -> np.ndarray:
+def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the most likely class of every patch and its cosine: (row, col, pair)."""
     classes, method = subject.trace.classes, settings["patchwise"]
-    if not several(subject):
+    if not has_several_classes(subject):
         raise UnsupportedModel(not_applicable(subject.checkpoint, LocalizedText(FEW)))
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(EDITED))
@@ -47,9 +47,9 @@ def likeliest(subject: ViewContext, settings: Settings) -> np.ndarray:
     return subject.once_by_passes(f"likeliest {method}", make)
 
 
-def entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, str, str]]:
+def legend_entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, str, str]]:
     """Return the legend as (class, name, colour); class None, if any, comes last for all other classes."""
-    labels, found = subject.trace.labels, likeliest(subject, settings)[..., 0].astype(int)
+    labels, found = subject.trace.labels, likeliest_by_patch(subject, settings)[..., 0].astype(int)
     most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
     others = len(labels) - len(named)
@@ -58,21 +58,21 @@ def entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the arrays for export; the class is -1 where the largest cosine is below the threshold."""
-    found, cosines = np.moveaxis(likeliest(subject, settings).astype(float), -1, 0)
+    found, cosines = np.moveaxis(likeliest_by_patch(subject, settings).astype(float), -1, 0)
     shown = np.where(cosines >= settings["least"], found, -1).astype(int)
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
 def spec(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     """Return the classes over the grey image, and the legend with the percentage of patches per class."""
-    named, found = entries(subject, settings), arrays(subject, settings)
+    named, found = legend_entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
     places = [-1 if i < 0 else own.index(i if i in own else None) for i in found["likeliest"].flat]
     shown = np.reshape(places, found["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
     title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
-    values, grey = np.where(shown < 0, np.nan, found["cosines"]), image_seen(subject, asked, grey=True)
-    drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=shape_of(subject.grid))
+    values, grey = np.where(shown < 0, np.nan, found["cosines"]), model_crop(subject, asked, grey=True)
+    drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=grid_aspect(subject.grid))
     none = LocalizedText("None: cosine below {least}", least=number(settings["least"]))
     rows, samples = [], []
     for place, (_, name, colour) in enumerate((*named, (None, none, ""))):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, ReferenceLine, Series, roomy
+from vitviz.charts.chart import BLUE, GREY, ORANGE, Chart, ReferenceLine, Series, range_with_margin
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
@@ -25,7 +25,7 @@ NONE = "Another class is ahead with all edges kept, so there is no prediction to
 RANDOM = "in {count} random orders"
 
 
-def ranked(subject: ViewContext, settings: Settings):
+def ranked_edges(subject: ViewContext, settings: Settings):
     """Return all edges and their contributions, the largest first."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
@@ -36,35 +36,37 @@ def ranked(subject: ViewContext, settings: Settings):
     )
 
 
-def margins(subject: ViewContext, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+def kept_edge_margins(subject: ViewContext, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of edges kept, (count), and the margins, (order, count).
 
     The first order is by largest contribution, the others are random.
     """
-    edges, _ = ranked(subject, settings)
+    edges, _ = ranked_edges(subject, settings)
     asked, counts = (
         compute.target(subject, settings),
         lazy.sufficient_edges.kept_counts(len(edges))[: settings["tried"]],
     )
-    orders = [row for rows in lazy.sufficient_edges.orders_of(len(edges), DRAWS, 0).values() for row in rows]
+    orders = [
+        row for rows in lazy.sufficient_edges.edge_orders(len(edges), DRAWS, 0).values() for row in rows
+    ]
 
     def column(count: int) -> list[float]:
         kept = [[edges[i] for i in row[:count]] for row in orders]
-        return lazy.circuits.margins_of(subject.inspector, subject.trace, asked, kept)
+        return lazy.circuits.kept_edge_margins(subject.inspector, subject.trace, asked, kept)
 
     found = [subject.once_by_passes(f"kept {asked} {one}", lambda one=one: column(one)) for one in counts]
     return np.asarray(counts), np.asarray(found).T
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    counts, found = margins(subject, settings)
-    return {"edges_kept": counts, "margins": found, "edge_shares": ranked(subject, settings)[1].numpy()}
+    counts, found = kept_edge_margins(subject, settings)
+    return {"edges_kept": counts, "margins": found, "edge_shares": ranked_edges(subject, settings)[1].numpy()}
 
 
 def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     """Return the chart of the margin over the percentage of edges kept."""
-    counts, found = margins(subject, settings)
-    edges = len(ranked(subject, settings)[0])
+    counts, found = kept_edge_margins(subject, settings)
+    edges = len(ranked_edges(subject, settings)[0])
     x = 100 * counts / edges
     also = {"count": [f"{one}" for one in counts], "edges": [f"{edges}"] * len(counts)}
     told = {"told": (LocalizedText("{count} of {edges} edges kept"),), "also": also}
@@ -83,14 +85,14 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     )
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
-    ends = (0.0, 100.0), roomy(found, 0.06)
+    ends = (0.0, 100.0), range_with_margin(found, 0.06)
     return Chart(along, up, *ends, title, (chance, by_share), levels=(level,), **like)
 
 
 def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
     """Return the texts with the sizes that preserve the prediction, by contribution and in random orders."""
     (smallest, stable), *chance = (
-        lazy.sufficient_edges.preserving(counts.tolist(), row.tolist()) for row in found
+        lazy.sufficient_edges.preserving_sizes(counts.tolist(), row.tolist()) for row in found
     )
     if stable is None:
         return (LocalizedText(NONE),)

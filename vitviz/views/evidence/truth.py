@@ -13,7 +13,7 @@ from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.evidence import compute
-from vitviz.views.evidence.charts import NO_CORRELATION, alike
+from vitviz.views.evidence.charts import NO_CORRELATION, diagonal_and_range
 from vitviz.views.printing import fixed, signed, writer_name, writer_numbers
 from vitviz.views.shared import WHOLE, json_bytes
 from vitviz.views.subject import Settings, ViewContext
@@ -29,30 +29,30 @@ ALONG = "Contributions follow the path in view; effects include all paths to the
 INDIRECT = "With attention frozen, the inputs to queries and keys have no direct contribution."
 
 
-def edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
+def sample_edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
     """Return a seeded sample of the edges into the selected head, and the number of all edges."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
-    found = compute.writers(subject, settings)
+    found = compute.upstream_sources(subject, settings)
     # positions are equal in all images: replacing them by their mean changes nothing
     positions = found.positions is not None and settings["parts_as"] == "zero"
     every = lazy.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
-    return lazy.effects.sampled(every, MOST, 0), len(every)
+    return lazy.effects.sample_edges(every, MOST, 0), len(every)
 
 
 def measured_edges(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
     """Return the edges run so far, their contributions (NaN for queries and keys) and effects, in logits."""
-    some, effects = edges(subject, settings)[0], []
+    some, effects = sample_edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
         asked = some[first : first + BATCH]
 
         def lost(asked=asked):
-            return lazy.circuits.losses_of(subject.inspector, subject.trace, asked, settings["parts_as"])
+            return lazy.circuits.edge_losses(subject.inspector, subject.trace, asked, settings["parts_as"])
 
         one = asked[0]
         name = f"edges {one.layer} {one.head} {one.into} {settings['parts_as']} {first}"
-        effects += compute.of_target(subject, settings, subject.once_by_passes(name, lost)).tolist()
-    run, lines = some[: len(effects)], dict(compute.writers(subject, settings).lines())
+        effects += compute.target_column(subject, settings, subject.once_by_passes(name, lost)).tolist()
+    run, lines = some[: len(effects)], dict(compute.upstream_sources(subject, settings).lines())
     shares = [lines[one.writer] if one.into == "value" else math.nan for one in run]
     return run, np.asarray(shares, float), np.asarray(effects, float)
 
@@ -67,7 +67,7 @@ def item(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the chart as JSON, with the number of edges run ("done") and to be run ("count")."""
     drawn = to_json(chart(subject, settings))
     return json_bytes(
-        {**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(edges(subject, settings)[0])}
+        {**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(sample_edges(subject, settings)[0])}
     )
 
 
@@ -79,7 +79,7 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
     (run, shares, effects), valued = measured_edges(subject, settings), settings["into"] == "value"
     names = [writer_numbers(one.writer) for one in run]
     x = shares if valued else np.asarray([place[0] if place else 0 for _, *place in names], float)
-    line, ends = alike(x, effects) if valued else (None, (-0.4, subject.about.layers + 0.4))
+    line, ends = diagonal_and_range(x, effects) if valued else (None, (-0.4, subject.about.layers + 0.4))
     keys = [".".join(map(str, one)) for one in names]
     bars = [f"heads.{one[1]}" if one[0] == "head" else key for one, key in zip(names, keys, strict=True)]
     also = {"name": [writer_name(*one) for one in names], "share": [signed(one) for one in shares]}
@@ -90,7 +90,7 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
         x, effects, LocalizedText("one source"), BLUE, dots=True, of=of, said=said, told=told, also=also
     )
     along = LocalizedText("direct contribution, in logits" if valued else "source layer")
-    axes = along, LocalizedText("effect, in logits"), ends, ends if valued else alike(effects)[1]
+    axes = along, LocalizedText("effect, in logits"), ends, ends if valued else diagonal_and_range(effects)[1]
     asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
     like = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(asked)}
     series, notes = (line, dots) if valued else (dots,), _notes(subject, settings, shares, effects)
@@ -102,7 +102,7 @@ def _notes(
 ) -> tuple[LocalizedText, ...]:
     """Return the texts on the edges that were run and the correlation; () until all have run."""
     from_numpy = lazy.torch.from_numpy
-    some, of = edges(subject, settings)
+    some, of = sample_edges(subject, settings)
     if len(effects) < len(some):
         return ()
     ran = LocalizedText(ALL if len(some) == of else RUN, count=len(some), of=of)

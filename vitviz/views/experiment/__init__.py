@@ -15,16 +15,16 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.analyses.protocol import DRAWS, EDITED, KINDS, NO_HEAD, ONE_PATCH, SCORES, WAYS
-from vitviz.charts.chart import GREY, SEVERAL, Chart, ReferenceLine, Series, roomy, with_error
+from vitviz.charts.chart import GREY, SEVERAL, Chart, ReferenceLine, Series, range_with_margin, with_error
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.traces.grid import Grid
-from vitviz.traces.localized_text import LocalizedText, message_of, travelling
+from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.views import lazy
 from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, IntSetting
 from vitviz.views.printing import PrintStyle, join_texts
-from vitviz.views.shared import json_bytes, likeliest, score_text
+from vitviz.views.shared import json_bytes, likeliest_classes, score_text
 from vitviz.views.subject import Settings, ViewContext
 
 if TYPE_CHECKING:
@@ -115,27 +115,27 @@ class PerturbationsView(View):
             *(name for names in DRAWN.values() for name in names))  # fmt: skip
 
     def unsupported(self, subject: ViewContext) -> str | None:
-        return lazy.perturbation.why_not(subject.trace)
+        return lazy.perturbation.unsupported_reason(subject.trace)
 
-    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
-        return tuple(self.declared(name) for name in ("orders", "plan", "point", "chart"))
+    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
+        return tuple(self.find_item(name) for name in ("orders", "plan", "point", "chart"))
 
-    def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
+    def available_now(self, subject: ViewContext, settings: Settings) -> bool:
         kind = settings["kind"]
-        steps = range(1, len(lazy.perturbation.steps_of(subject.grid, kind)))
+        steps = range(1, len(lazy.perturbation.step_sizes(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
-    def likely(self, subject: ViewContext, name: str) -> tuple[str, ...]:
+    def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
         return PATCHES if name == "kind" else ()  # their images are drawn by the exported script
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
-        return {"answer": likeliest(subject.trace, 1)[0]}
+        return {"answer": likeliest_classes(subject.trace, 1)[0]}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
-            return lazy.perturbation.orders_of(grid, kind)
-        steps = lazy.perturbation.steps_of(grid, kind)
+            return lazy.perturbation.perturbation_orders(grid, kind)
+        steps = lazy.perturbation.step_sizes(grid, kind)
         if name == "steps":
             return steps
         if name == "plan":
@@ -144,24 +144,24 @@ class PerturbationsView(View):
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_step_image(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in (*SCORES, "value"):
-            whole = lazy.perturbation.experiment_of(subject.trace, kind, partial(_known, subject))
+            whole = lazy.perturbation.run_perturbation(subject.trace, kind, partial(_known, subject))
             known = getattr(whole, "logit" if name == "value" else name)
             missing = np.full((len(steps), DRAWS), np.nan)
             return np.stack([known.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
             raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
-        return json_bytes(answered(subject, kind, settings["step"]))
+        return json_bytes(results_at_step(subject, kind, settings["step"]))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return the mean and band of every protocol at the points computed so far."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
-        names, x = step_names(grid, kind), lazy.perturbation.places_of(grid, kind)
-        answer, label = int(subject.trace.logits.argmax()), likeliest(subject.trace, 1)[0]["name"]
+        names, x = step_names(grid, kind), lazy.perturbation.axis_positions(grid, kind)
+        answer, label = int(subject.trace.logits.argmax()), likeliest_classes(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
         of = LocalizedText("value of {class}" if of_values else "probability of {class}", **{"class": label})
         of = LocalizedText("samples that keep the prediction") if score == "kept" else of
-        done = [done_at(grid, kind, step) for step in range(len(x))]
+        done = [change_text(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if told.over:
             notes.append(LocalizedText(told.over, count=len(draw_names(subject, kind))))
@@ -200,7 +200,11 @@ class PerturbationsView(View):
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
         like = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
         every = [end for one in series for end in one.band] if of_values else []
-        up = roomy(np.concatenate([np.zeros(1), *every]), 0.06) if any(map(len, every)) else (0.0, 1.0)
+        up = (
+            range_with_margin(np.concatenate([np.zeros(1), *every]), 0.06)
+            if any(map(len, every))
+            else (0.0, 1.0)
+        )
         return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
     def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
@@ -209,9 +213,9 @@ class PerturbationsView(View):
         if not asked.detail:
             return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
         kind, ways = settings["kind"], WAYS[settings["kind"]]
-        places, draws = lazy.perturbation.places_of(subject.grid, kind), draw_names(subject, kind)
+        places, draws = lazy.perturbation.axis_positions(subject.grid, kind), draw_names(subject, kind)
         step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
-        done = done_at(subject.grid, kind, step)
+        done = change_text(subject.grid, kind, step)
         here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
         shown = zip(ways, self.item(subject, "shown", settings), strict=True)
         maps = tuple(Map(way_name(way), one) for way, one in shown)
@@ -219,7 +223,7 @@ class PerturbationsView(View):
             *chart.notes,
             LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw])),
         ]
-        for way, answers in zip(ways, answered(subject, kind, step), strict=True):
+        for way, answers in zip(ways, results_at_step(subject, kind, step), strict=True):
             if "tops" in answers:
                 named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
                 named = join_texts(*named)
@@ -233,18 +237,18 @@ def way_name(way: str) -> LocalizedText:
     return LocalizedText(NAMES[way] if way in NAMES else KINDS[way].name)
 
 
-def done_at(grid: Grid, kind: str, step: int) -> LocalizedText:
+def change_text(grid: Grid, kind: str, step: int) -> LocalizedText:
     """Return the text with the change at a point of the curves."""
     if step == 0:
         return LocalizedText("the whole image")
-    count, patches = int(lazy.perturbation.steps_of(grid, kind)[step]), grid.patches
-    told = {"share": lazy.perturbation.places_of(grid, kind)[step], "count": count, "patches": patches}
+    count, patches = int(lazy.perturbation.step_sizes(grid, kind)[step]), grid.patches
+    told = {"share": lazy.perturbation.axis_positions(grid, kind)[step], "count": count, "patches": patches}
     return LocalizedText(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
     """Return the labels of the points: percentages, numbers of pieces, pixels or degrees."""
-    places = lazy.perturbation.steps_of if kind == "shuffle" else lazy.perturbation.places_of
+    places = lazy.perturbation.step_sizes if kind == "shuffle" else lazy.perturbation.axis_positions
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
@@ -262,9 +266,9 @@ def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
     """Return the facts about a kind that the page needs before the first request."""
     names = step_names(subject.grid, kind)
     return {
-        "places": lazy.perturbation.places_of(subject.grid, kind),
+        "places": lazy.perturbation.axis_positions(subject.grid, kind),
         "names": names,
-        "done": [travelling(done_at(subject.grid, kind, step)) for step in range(len(names))],
+        "done": [text_to_json(change_text(subject.grid, kind, step)) for step in range(len(names))],
         "draws": draw_names(subject, kind),
         "ways": [way_name(way) for way in WAYS[kind]],
         "guess": KINDS[kind].guess,
@@ -275,7 +279,9 @@ def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
     """Return the other images by title; {} for kinds that do not use them."""
     if kind not in ("ground", "texture"):
         return {}
-    return subject.once("others", lambda: lazy.perturbation_study.others_of(subject.inspector, subject.trace))
+    return subject.once(
+        "others", lambda: lazy.perturbation_study.other_images(subject.inspector, subject.trace)
+    )
 
 
 def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
@@ -283,19 +289,19 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if way in lazy.image_changes.CHANGES:
-        place, others = lazy.perturbation.places_of(grid, way)[step], [*_others(subject, way).values()]
-        found = lazy.image_changes.altered(picture, way, place, grid, others)
+        place, others = lazy.perturbation.axis_positions(grid, way)[step], [*_others(subject, way).values()]
+        found = lazy.image_changes.change_image(picture, way, place, grid, others)
         seen = (255 * found[min(draw, len(found) - 1)]).round().permute(1, 2, 0)
         whole[..., :3] = seen.numpy()
         return whole
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
-    orders = lazy.perturbation.orders_of(grid, kind)
+    orders = lazy.perturbation.perturbation_orders(grid, kind)
     inside = whole[: grid.pixels[0], : grid.pixels[1]]
     cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col; a view of `whole`
     if way == "shuffled":
         cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
-        gone = orders[0, draw, : lazy.perturbation.steps_of(grid, kind)[step]]
+        gone = orders[0, draw, : lazy.perturbation.step_sizes(grid, kind)[step]]
         cells[np.unravel_index(gone, cells.shape[:2])] = 0 if way == "dropped" else (0, 0, 0, 255)
     return whole
 
@@ -306,7 +312,9 @@ def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
     def logits_at() -> Tensor | str:
         try:
             others = [*_others(subject, way).values()]
-            return lazy.perturbation_study.answers(subject.inspector, subject.trace, way, step, others=others)
+            return lazy.perturbation_study.perturbed_logits(
+                subject.inspector, subject.trace, way, step, others=others
+            )
         except UnsupportedModel as reason:
             return message_of(reason)
 
@@ -327,7 +335,7 @@ def _known(subject: ViewContext, way: str, step: int) -> Tensor:
     return found
 
 
-def answered(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
+def results_at_step(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
     """Return the results at a step, one entry per protocol.
 
     An entry has the mean and error of each score, the scores of all samples, and the most likely classes of
@@ -337,12 +345,12 @@ def answered(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]
     for way in WAYS[kind]:
         logits = _answers(subject, way, step)
         if isinstance(logits, str):
-            found.append({"refused": travelling(logits)})
+            found.append({"refused": text_to_json(logits)})
             continue
         scores = lazy.perturbation.scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items()}
         means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
-        tops = [likeliest(replace(subject.trace, logits=one), TOLD) for one in logits]
+        tops = [likeliest_classes(replace(subject.trace, logits=one), TOLD) for one in logits]
         named = [[[one["name"], one[subject.trace.quantity]] for one in top] for top in tops]
         found.append({"draws": drawn, "means": means, "tops": named})
     return found

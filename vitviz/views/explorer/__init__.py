@@ -9,7 +9,7 @@ from vitviz import analyses
 from vitviz.charts.chart import to_json
 from vitviz.errors import TooMuch
 from vitviz.views import lazy
-from vitviz.views.base import Item, View, ViewTexts, as_json, changed, drawing_item
+from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item, with_difference
 from vitviz.views.controls import (
     Choice,
     IntListSetting,
@@ -20,8 +20,8 @@ from vitviz.views.controls import (
     token_names,
 )
 from vitviz.views.explorer import score
-from vitviz.views.printing import FrameSettings, each
-from vitviz.views.shared import distances_of, json_bytes
+from vitviz.views.printing import FrameSettings, setting_frames
+from vitviz.views.shared import json_bytes, shared_distances
 from vitviz.views.subject import Settings, ViewContext
 
 WHOLE = 600  # up to this number of tokens a whole layer is sent, so hovering needs no request
@@ -30,7 +30,7 @@ _OF_A_LAYER = {"show": ("head", "mean"), "beside": ("score",)}
 _OF_A_HEAD = {"show": ("head",), "beside": ("score",)}
 
 
-def require_whole(trace) -> None:
+def require_sendable(trace) -> None:
     """Raise TooMuch if a layer's attention (head, token, token) is too large to be sent at once."""
     if trace.grid.tokens > WHOLE:
         raise TooMuch(
@@ -124,7 +124,7 @@ class AttentionView(View):
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         return {"whole": subject.grid.tokens <= WHOLE}
 
-    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
+    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
         return tuple(item for item in self.items if item.name not in other)
 
@@ -132,7 +132,7 @@ class AttentionView(View):
         trace, layer = subject.trace, settings["layer"] - 1
         token, way = settings["token"], settings["direction"]
         if name == "layer":
-            require_whole(trace)
+            require_sendable(trace)
             whole = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
             return whole.swapaxes(1, 2).numpy()
         if name in ("line", "pinned"):
@@ -144,7 +144,7 @@ class AttentionView(View):
         if name == "score":
             return json_bytes(to_json(score.panel(self, subject, settings)))
         if name == "distances":
-            return distances_of(subject).distance.numpy()
+            return shared_distances(subject).distance.numpy()
         if name == "entropy":
             return analyses.attention_entropy(trace, layer).numpy()
         if name == "rollout":
@@ -152,7 +152,7 @@ class AttentionView(View):
                 return np.full((trace.grid.rows, trace.grid.cols), np.nan)
             return analyses.rollout(trace, query=token_names(token, trace.grid)).numpy()
         differs = settings["difference"] == "on"
-        wall = changed(subject, settings, lambda one: self._wall(one, token, way))
+        wall = with_difference(subject, settings, lambda one: self._wall(one, token, way))
         most = np.abs(wall).max(axis=-1)
         shares = wall / np.maximum(most, 1e-30)[..., None]
         return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
@@ -162,9 +162,9 @@ class AttentionView(View):
             return self.item(subject, name, settings)
         return super().item_values(subject, name, settings)
 
-    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
+    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
         # a rollout is the same at every layer
-        return () if settings["show"] == "rollout" else each("layer", settings, about)
+        return () if settings["show"] == "rollout" else setting_frames("layer", settings, about)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
@@ -180,8 +180,8 @@ class AttentionView(View):
         return {
             **found,
             "queries": np.asarray([str(token_names(one, trace.grid)) for one in picked]),  # a token or patch
-            "attention": changed(subject, settings, lines_of),
-            "attention_distance": distances_of(subject).distance.numpy(),
+            "attention": with_difference(subject, settings, lines_of),
+            "attention_distance": shared_distances(subject).distance.numpy(),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
         }
 

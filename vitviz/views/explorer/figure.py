@@ -7,12 +7,12 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.explorer import score
 from vitviz.views.printing import (
     PINS,
+    difference_scale,
     fixed,
+    grid_aspect,
     join_texts,
     map_over_image,
     prefix_name,
-    scaled,
-    shape_of,
     token_name,
 )
 
@@ -56,7 +56,7 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
         LocalizedText("Share of attention over all layers") if rollout else LocalizedText("Attention weight")
     )
     reach = np.array([-most, most]) if shared else values
-    scale = scaled(settings, reach, Scale("viridis", 0.0, most or 1.0, label))
+    scale = difference_scale(settings, reach, Scale("viridis", 0.0, most or 1.0, label))
     marks = (PatchFrame(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
@@ -111,7 +111,7 @@ def _wall(view, subject, settings) -> Tiles:
     high = float(most.max()) if shared else 1.0
     own = LocalizedText("Weight relative to each map’s maximum")
     label = LocalizedText("Attention weight, one scale for all") if shared else own
-    scale = scaled(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
+    scale = difference_scale(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
     tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
     chosen, layer = None, settings["layer"] - 1
     if settings["show"] != "rollout":
@@ -120,4 +120,4 @@ def _wall(view, subject, settings) -> Tiles:
     title = join_texts(LocalizedText("All layers and heads"), token_name(grid, settings["token"]))
     cols = tuple(str(i + 1) for i in range(layers))
     named = cols, (*names, LocalizedText("mean")), LocalizedText("layer"), LocalizedText("head")
-    return Tiles(tiles, layers, title, (), *named, aspect=shape_of(grid), scale=scale, chosen=chosen)
+    return Tiles(tiles, layers, title, (), *named, aspect=grid_aspect(grid), scale=scale, chosen=chosen)

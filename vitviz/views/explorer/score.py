@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.charts.chart import Matrix, Scale, balanced, table
+from vitviz.charts.chart import Matrix, Scale, symmetric_limit, table
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, message_of
 from vitviz.views import lazy
-from vitviz.views.controls import sequential, token_names
+from vitviz.views.controls import position_of_name, token_names
 from vitviz.views.printing import (
     fixed,
     join_texts,
@@ -89,7 +89,7 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
     numbers = ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
     cols = rows if all(rows) else numbers
-    places = [sequential(str(one), subject.grid) for one in names]
+    places = [position_of_name(str(one), subject.grid) for one in names]
     prefix = subject.grid.prefix
     query, key, *other = (
         patch_name(one - prefix) if one >= prefix else token_name(subject.grid, one) for one in places
@@ -123,7 +123,7 @@ def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
 
 def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     """Return the matrix of contributions by source, on a scale symmetric about zero."""
-    most, who = balanced(values), [writer_name(*one) for one in writers]
+    most, who = symmetric_limit(values), [writer_name(*one) for one in writers]
     scale = Scale("balance", -most, most, LocalizedText("Contribution to the score: negative, positive"))
     title = LocalizedText("Sources of query and key")
     along, down = LocalizedText("source of the key"), LocalizedText("source of the query")

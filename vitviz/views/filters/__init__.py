@@ -104,11 +104,13 @@ class FiltersView(View):
         across = min(RAW_ACROSS if raw else ACROSS, len(filters))
         if raw:
             title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
-            tiles = Tiles(scaled(filters), across, title, gap=0.06, aspect=aspect)
+            tiles = Tiles(to_bytes_each(filters), across, title, gap=0.06, aspect=aspect)
             return FigureSpec(((tiles,),), notes, width=WIDE)
         shares = np.asarray(self.item(subject, "variance", settings), float)
         title = LocalizedText("The first {count} principal components", count=len(filters))
-        tiles = Tiles(scaled(filters), across, title, tuple(map(percent, shares)), gap=0.1, aspect=aspect)
+        tiles = Tiles(
+            to_bytes_each(filters), across, title, tuple(map(format_share, shares)), gap=0.1, aspect=aspect
+        )
         if not asked.detail:
             return FigureSpec(((tiles,),), notes, width=NARROW)
         return FigureSpec(((tiles, self.chart(subject, settings)),), notes, width=WIDE)
@@ -118,7 +120,7 @@ class FiltersView(View):
         return subject.inspector.stem_filters() if filters is None else filters
 
 
-def scaled(filters: np.ndarray) -> np.ndarray:
+def to_bytes_each(filters: np.ndarray) -> np.ndarray:
     """Scale each filter (y, x, channel) separately to 0 to 255; a constant filter becomes black."""
     axes = (1, 2, 3)
     low, high = filters.min(axis=axes, keepdims=True), filters.max(axis=axes, keepdims=True)
@@ -126,10 +128,10 @@ def scaled(filters: np.ndarray) -> np.ndarray:
     return np.rint(255 * (filters - low) / span).astype(np.uint8)
 
 
-def percent(share: float) -> str:
+def format_share(share: float) -> str:
     """Format a share as a percentage with about two significant digits.
 
-    >>> percent(0.2345), percent(0.0312), percent(0.00444)
+    >>> format_share(0.2345), format_share(0.0312), format_share(0.00444)
     ('23 %', '3.1 %', '0.44 %')
     """
     digits = 0 if share >= 0.0995 else 1 if share >= 0.00995 else 2

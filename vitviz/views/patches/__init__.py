@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.charts.chart import ends
+from vitviz.charts.chart import finite_range
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Scale, Tiles
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice, Slider
-from vitviz.views.printing import PrintStyle, prefix_name, shape_of
+from vitviz.views.printing import PrintStyle, grid_aspect, prefix_name
 from vitviz.views.subject import Settings, ViewContext
 
 NUMBERED = 28  # most patches in a row with readable numbers
@@ -102,7 +102,7 @@ class PatchesView(View):
         norms = np.asarray(self.item(subject, "norms", settings), float).reshape(2, rows, cols)
         titles = (LocalizedText("Embedding norm"), LocalizedText("… with position embedding"))
         maps = tuple(
-            Map("", None, one, None, Scale("viridis", *ends(one), title), aspect=shape_of(grid))
+            Map("", None, one, None, Scale("viridis", *finite_range(one), title), aspect=grid_aspect(grid))
             for one, title in zip(norms, titles, strict=True)
             if np.isfinite(one).any()
         )

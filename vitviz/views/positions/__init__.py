@@ -9,7 +9,7 @@ from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Sc
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import Needs, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
-from vitviz.views.printing import PrintStyle, join_texts, patch_name, place_name, shape_of
+from vitviz.views.printing import PrintStyle, grid_aspect, join_texts, patch_name, place_name
 from vitviz.views.subject import Settings, ViewContext
 
 _NONE = (
@@ -102,7 +102,9 @@ class PositionsView(View):
             return FigureSpec(((main,),), width=112.0)
         middle = grid.rows // 2 * grid.cols + grid.cols // 2
         title = join_texts(patch_name(middle), place_name(grid, middle))
-        one = Map(title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=shape_of(grid))
+        one = Map(
+            title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=grid_aspect(grid)
+        )
         return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:

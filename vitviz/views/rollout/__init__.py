@@ -5,23 +5,31 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import balanced, ends
-from vitviz.charts.encode import encoded
-from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, tinted
-from vitviz.charts.overlay import faded, overlay
+from vitviz.charts.chart import finite_range, symmetric_limit
+from vitviz.charts.encode import encode_image
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, scale_to_rgb
+from vitviz.charts.overlay import fade_outside_crop, overlay
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import File, View, ViewTexts, drawing_item
-from vitviz.views.controls import Choice, IntSetting, LayerRange, ModelShape, QuerySetting, Slider, sequential
+from vitviz.views.controls import (
+    Choice,
+    IntSetting,
+    LayerRange,
+    ModelShape,
+    QuerySetting,
+    Slider,
+    position_of_name,
+)
 from vitviz.views.printing import (
     FrameSettings,
     PrintStyle,
-    box_on,
+    crop_on_upload,
+    difference_scale,
     fixed,
-    growing,
+    grid_aspect,
+    growing_frames,
     join_texts,
     prefix_name,
-    scaled,
-    shape_of,
     token_name,
 )
 from vitviz.views.subject import Settings, ViewContext
@@ -128,9 +136,9 @@ class RolloutView(View):
         asked = {name: settings[name] for name in _ASKED}
         return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
 
-    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
+    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
         first, last = settings["layers"] or (1, about.layers)
-        return growing(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
+        return growing_frames(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         return {
@@ -152,12 +160,15 @@ class RolloutView(View):
         if not asked.detail:
             return FigureSpec(((main,),), notes, width=NARROW)
         colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
-        scales = [scaled(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, "")) for one in layers]
-        each = np.stack([tinted(*one) for one in zip(layers, scales, strict=True)])
+        scales = [
+            difference_scale(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, ""))
+            for one in layers
+        ]
+        each = np.stack([scale_to_rgb(*one) for one in zip(layers, scales, strict=True)])
         across = int(np.ceil(np.sqrt(1.6 * len(layers))))
         names = tuple(str(layer + 1) for layer in range(len(layers)))
         said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
-        strip = Tiles(each, across, said, names, gap=0.08, aspect=shape_of(subject.grid))
+        strip = Tiles(each, across, said, names, gap=0.08, aspect=grid_aspect(subject.grid))
         return FigureSpec(((main, strip),), notes, width=WIDE)
 
     def _asking(self, subject: ViewContext, query: str | int) -> str:
@@ -166,7 +177,7 @@ class RolloutView(View):
             return self.summary(subject)["auto"]
         if query == "mean":
             return LocalizedText("all tokens, on average")
-        return token_name(subject.grid, sequential(str(query), subject.grid))
+        return token_name(subject.grid, position_of_name(str(query), subject.grid))
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         """Return the overlay as on a light page, as a PNG with the pixels of `upload`."""
@@ -176,26 +187,26 @@ class RolloutView(View):
         look = [settings[name] for name in ("overlay", "opacity", "colormap")]
         low, high = float(laid.min()) if settings["scale"] == "data" else 0.0, None
         if settings["difference"] == "on":
-            high = balanced(laid)
+            high = symmetric_limit(laid)
             low, look[0], look[2] = -high, "heat", "balance"
-        box, smooth = box_on(upload, subject.trace.view), settings["smooth"] == "on"
-        return encoded(overlay(upload, laid, box, *look, smooth, low, high), ".png")
+        box, smooth = crop_on_upload(upload, subject.trace.view), settings["smooth"] == "on"
+        return encode_image(overlay(upload, laid, box, *look, smooth, low, high), ".png")
 
 
 def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
     """Return the map over the upload with the cropped part faded, or map / max as brightness (paper)."""
     view = subject.trace.view
     picture = view.picture if asked.upload is None else asked.upload
-    box = None if asked.upload is None else box_on(asked.upload, view)
-    (low, high), smooth = ends(values), settings["smooth"] == "on"
+    box = None if asked.upload is None else crop_on_upload(asked.upload, view)
+    (low, high), smooth = finite_range(values), settings["smooth"] == "on"
     marks = (PatchFrame(settings["query"]),) if isinstance(settings["query"], int) else ()
-    aspect = shape_of(subject.grid) if box is None else None
+    aspect = grid_aspect(subject.grid) if box is None else None
     if settings["overlay"] == "paper" and settings["difference"] != "on":
         scale = Scale("grey", 0.0, high or 1.0, LocalizedText("Brightness: share of attention, per patch"))
         return Map(title, picture, values, None, scale, box, smooth=smooth, aspect=aspect, lit=True)
     low = low if settings["scale"] == "data" and low < high else 0.0
     scale = Scale(settings["colormap"], low, high or 1.0, LocalizedText("Share of attention, per patch"))
-    scale, picture = scaled(settings, values, scale), faded(picture, box)
+    scale, picture = difference_scale(settings, values, scale), fade_outside_crop(picture, box)
     return Map(title, picture, values, None, scale, box, settings["opacity"], smooth, marks, aspect)
 
 

@@ -12,7 +12,7 @@ from vitviz.charts.chart import (
     Matrix,
     ReferenceLine,
     Scale,
-    ends,
+    finite_range,
     number,
     table,
     to_json,
@@ -22,7 +22,7 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
 from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import Choice, IntListSetting, IntSetting, ModelShape, Slider, Text
-from vitviz.views.printing import FrameSettings, each, prefix_name, token_name
+from vitviz.views.printing import FrameSettings, prefix_name, setting_frames, token_name
 from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
@@ -163,7 +163,7 @@ class RepresentationsView(View):
         told = [[one.name, one.title] for one in samples()]
         return {"whole": subject.grid.tokens <= WHOLE, "samples": told}
 
-    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
+    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
         gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
         return tuple(item for item in self.items if item.name not in gone)
@@ -176,23 +176,23 @@ class RepresentationsView(View):
                 f"{trace.grid.tokens} at this input size. Ask for the line of a token instead."
             )
         if name == "matrices":
-            return json_bytes(to_json(matrices(self, subject, settings)))
+            return json_bytes(to_json(matrix_panels(self, subject, settings)))
         if name in ("line", "similarity"):
-            line = compute.lines(subject, settings, [settings["token"]])[0]
+            line = compute.cosine_rows(subject, settings, [settings["token"]])[0]
             return line if name == "line" else line[trace.grid.prefix :].reshape(trace.grid.rows, -1)
         if name == "pinned":
-            return compute.lines(subject, settings, settings["pins"])
+            return compute.cosine_rows(subject, settings, settings["pins"])
         if name == "across" and trace.grid.tokens > WHOLE:
             raise WrongSetting(LocalizedText(LONG, count=WHOLE))
         if name in _MADE:
             return getattr(compute, name)(subject, settings)
         if name in ("received", "cosine", "divergence"):
-            return compute.of_block(subject, name, max(depth, 1) - 1)
+            return compute.layer_array(subject, name, max(depth, 1) - 1)
         if name == "sinks":
             return compute.sinks(subject)
         if name in ("entropy", "prefix_entropy"):
             return compute.entropies(subject, name)
-        return compute.of_trace(subject)[name]
+        return compute.trace_arrays(subject)[name]
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """Return the histogram of the patches' norms, with those of prefix tokens.
@@ -203,7 +203,7 @@ class RepresentationsView(View):
             return None
         grid = subject.grid
         norms = np.asarray(self.item(subject, "norms", settings), float)[settings["depth"]]
-        low, high = ends(norms)
+        low, high = finite_range(norms)
         spare = 0.03 * (high - low) or 1.0
         patches = norms[grid.prefix :]
         patches = patches[np.isfinite(patches)]  # dropped patches are NaN
@@ -226,9 +226,9 @@ class RepresentationsView(View):
         levels = tuple(ReferenceLine(*one, upright=True, colour=GREY) for one in named[:FEW])
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
-    def over_layers(self, settings: Settings, about: ModelShape) -> FrameSettings:
+    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
         # the heads of all layers are in one figure
-        return () if settings["show"] == "heads" else each("depth", settings, about)
+        return () if settings["show"] == "heads" else setting_frames("depth", settings, about)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         names = {
@@ -241,12 +241,12 @@ class RepresentationsView(View):
             names = (*names, "facing")
         found = {name: self.item_values(subject, name, settings) for name in names}
         if settings["show"] == "components":
-            found |= compute.basis_taken(subject, settings)
+            found |= compute.basis_arrays(subject, settings)
         found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
         return found
 
 
-def matrices(view, subject, settings) -> tuple[Matrix, ...]:
+def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
     """Return the matrices of the heads or, beside the norms, of the attention sinks; () for other panels."""
     if settings["show"] == "heads":
         return _widths(view, subject, settings), _pairs(view, subject, settings)

@@ -37,7 +37,7 @@ NO_STEPS = "{checkpoint} has no stored training steps, so no basis can be shared
 APART = "{checkpoint} has {own}, {other} has {others}. A common basis needs the same depth and width."
 
 
-def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
+def basis_members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
     """Return all contexts that share the basis, including `subject`; WrongSetting if another is missing."""
     basis = settings["basis"]
     if basis == "beside":
@@ -45,7 +45,7 @@ def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
             raise WrongSetting(LocalizedText(NO_SECOND))
         found = [subject, subject.beside]
     elif basis == "photo":
-        found = [subject, second(subject, settings)]
+        found = [subject, second_context(subject, settings)]
     elif basis == "film":
         found = list(subject.training())
         if not found:
@@ -59,12 +59,12 @@ def members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
     return found
 
 
-def patches(subject: ViewContext, depth: int, settings: Settings) -> Tensor:
+def patch_tokens(subject: ViewContext, depth: int, settings: Settings) -> Tensor:
     """Return the patch tokens of one depth, raw or through the final norm of the context's checkpoint."""
-    return analyses.patches_at(subject.trace, depth, norm_of(subject, settings))
+    return analyses.patches_at(subject.trace, depth, norm_inspector(subject, settings))
 
 
-def norm_of(subject: ViewContext, settings: Settings) -> Inspector | None:
+def norm_inspector(subject: ViewContext, settings: Settings) -> Inspector | None:
     """Return the checkpoint whose final norm is applied to the tokens; None for raw tokens."""
     return subject.inspector if settings["norm"] == "final" else None
 
@@ -78,34 +78,34 @@ def basis_key(subject: ViewContext, settings: Settings) -> str:
     return f"{settings['norm']} {settings['basis']} {other}"
 
 
-def second(subject: ViewContext, settings: Settings) -> ViewContext:
+def second_context(subject: ViewContext, settings: Settings) -> ViewContext:
     """Return the context of the second image; WrongSetting if none has been chosen."""
     if not settings["other"]:
         raise WrongSetting(LocalizedText(NO_PHOTO))
     return subject.another(settings["other"])
 
 
-def across(subject: ViewContext, settings: Settings) -> np.ndarray:
+def cosines_across(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the cosine of every patch with every patch of the second image: (patch, other)."""
     if not settings["other"]:
         return np.zeros((subject.grid.patches, 0))
-    other, centred = second(subject, settings), settings["mean"] == "out"
-    norm = norm_of(subject, settings)
+    other, centred = second_context(subject, settings), settings["mean"] == "out"
+    norm = norm_inspector(subject, settings)
     found = analyses.patch_cosines(subject.trace, other.trace, settings["depth"], centred, norm)
     return found.flatten(2).flatten(0, 1).numpy()
 
 
-def photo(subject: ViewContext, settings: Settings) -> np.ndarray:
+def second_image(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the second image as the model receives it; an empty array if there is none."""
-    return second(subject, settings).trace.view.picture if settings["other"] else np.zeros((0, 0, 3))
+    return second_context(subject, settings).trace.view.picture if settings["other"] else np.zeros((0, 0, 3))
 
 
-def facing(subject: ViewContext, settings: Settings) -> np.ndarray:
+def cosines_to_second_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the cosine of every patch with the selected patch of the second image; NaN if there is none."""
     grid = subject.grid
     if not settings["other"]:
         return np.full((grid.rows, grid.cols), np.nan)
-    other, norm = second(subject, settings).trace, norm_of(subject, settings)
+    other, norm = second_context(subject, settings).trace, norm_inspector(subject, settings)
     depth, centred = settings["depth"], settings["mean"] == "out"
     found = analyses.token_similarity(subject.trace, depth, settings["partner"], centred, norm, of=other)
     return found.numpy()
@@ -125,13 +125,13 @@ def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
     trace, centred = subject.trace, settings["mean"] == "out"
 
     def make() -> np.ndarray:
-        found = analyses.token_cosines(trace, settings["depth"], centred, norm_of(subject, settings))
-        return analyses.over_sequence(trace, analyses.over_sequence(trace, found).mT).mT.numpy()
+        found = analyses.token_cosines(trace, settings["depth"], centred, norm_inspector(subject, settings))
+        return analyses.to_sequence(trace, analyses.to_sequence(trace, found).mT).mT.numpy()
 
     return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", make)
 
 
-def lines(
+def cosine_rows(
     subject: ViewContext, settings: Settings, tokens: Sequence[int], depth: int | None = None
 ) -> np.ndarray:
     """Return the cosines of some tokens with all tokens, by position in the whole sequence: (query, key)."""
@@ -139,42 +139,42 @@ def lines(
     if not tokens:
         return np.zeros((0, trace.grid.tokens), np.float32)
     first = trace.grid.prefix
-    rows = [one if one < first else first + analyses.place(trace, one - first) for one in tokens]
-    centred, norm = settings["mean"] == "out", norm_of(subject, settings)
+    rows = [one if one < first else first + analyses.patch_index(trace, one - first) for one in tokens]
+    centred, norm = settings["mean"] == "out", norm_inspector(subject, settings)
     found = analyses.token_cosines(trace, depth, centred, norm, rows)
-    return analyses.over_sequence(trace, found).numpy()
+    return analyses.to_sequence(trace, found).numpy()
 
 
-def by_depth(subject: ViewContext, settings: Settings) -> np.ndarray:
+def cosines_by_depth(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the cosine of the selected token with every patch at every depth: (depth, row, col)."""
     grid, depths = subject.grid, range(len(subject.trace.tokens))
-    found = [lines(subject, settings, [settings["token"]], depth)[0] for depth in depths]
+    found = [cosine_rows(subject, settings, [settings["token"]], depth)[0] for depth in depths]
     return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
 
 
-def components(subject: ViewContext, settings: Settings) -> np.ndarray:
+def component_scores(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the scores at one depth, (row, col, component); 0 for missing components."""
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
-    scores = basis.scores(patches(subject, depth, settings))
-    return _three(analyses.over_grid(trace, scores).float().numpy())
+    scores = basis.scores(patch_tokens(subject, depth, settings))
+    return _rgb_channels(analyses.to_grid(trace, scores).float().numpy())
 
 
-def shares(subject: ViewContext, settings: Settings) -> np.ndarray:
+def variance_shares(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the fraction of the variance of each component: (depth, component).
 
     The rows are equal for basis "all".
     """
-    return np.stack([_three(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
+    return np.stack([_rgb_channels(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
 
 
-def tints(subject: ViewContext, settings: Settings) -> np.ndarray:
+def component_colours(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the colours at every depth: (depth, row, col, RGB); black for dropped patches."""
-    checkpoints = [one.checkpoint for one in members(subject, settings)]
+    checkpoints = [one.checkpoint for one in basis_members(subject, settings)]
     return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
-def other_tints(subject: ViewContext, settings: Settings) -> np.ndarray:
+def second_component_colours(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the colours of the second image if it shares the basis; else an array without channels."""
     if settings["basis"] != "photo" or not settings["other"]:
         return np.zeros((len(subject.trace.tokens), subject.grid.rows, subject.grid.cols, 0), np.uint8)
@@ -185,44 +185,44 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
     """Return the colours of each context that shares the basis."""
 
     def make() -> list[np.ndarray]:
-        found, scores = members(subject, settings), []
+        found, scores = basis_members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
-            each = [basis.scores(patches(one, depth, settings)) for one in found]
-            scores.append(analyses.whitened(basis, lazy.torch.cat(each)))
-        own = [analyses.own_colours(one.trace) for one in found]
+            each = [basis.scores(patch_tokens(one, depth, settings)) for one in found]
+            scores.append(analyses.whiten_scores(basis, lazy.torch.cat(each)))
+        own = [analyses.patch_mean_colours(one.trace) for one in found]
         if settings["tint"] == "steady" and settings["basis"] != "all":
-            scores = analyses.steady(scores, lazy.torch.cat(own))
+            scores = analyses.align_layers(scores, lazy.torch.cat(own))
         elif settings["tint"] == "steady":  # a single basis needs a single rotation
-            turn = analyses.aligned(scores[0], lazy.torch.cat(own))
+            turn = analyses.alignment_rotation(scores[0], lazy.torch.cat(own))
             scores = [one @ turn for one in scores]
         parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
-        return [_laid(one.trace, part) for one, part in zip(found, parts, strict=True)]
+        return [_colours_on_grid(one.trace, part) for one, part in zip(found, parts, strict=True)]
 
     return subject.once(f"tints {basis_key(subject, settings)} {settings['tint']}", make)
 
 
-def _laid(trace: Trace, scores: Sequence) -> np.ndarray:
+def _colours_on_grid(trace: Trace, scores: Sequence) -> np.ndarray:
     """Return the colours of scores over the grid: (depth, row, col, RGB)."""
-    laid = [analyses.over_grid(trace, analyses.colours_of(one)).numpy() for one in scores]
+    laid = [analyses.to_grid(trace, analyses.scores_to_colours(one)).numpy() for one in scores]
     return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
 
 
-def basis_taken(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+def basis_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return directions and mean of the basis: score = (token - mean) · direction."""
     basis = _bases(subject, settings)[settings["depth"]]
     return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
 
 
-def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
+def trace_arrays(subject: ViewContext) -> dict[str, np.ndarray]:
     """Return the arrays that depend on no setting: norms and largest activations at every depth."""
 
     def make() -> dict[str, np.ndarray]:
         trace = subject.trace
-        usual = analyses.usual_norms(trace)
+        usual = analyses.typical_norms(trace)
         found = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
         largest = [np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in found]
         return {
-            "norms": analyses.over_sequence(trace, analyses.token_norms(trace)).numpy(),
+            "norms": analyses.to_sequence(trace, analyses.token_norms(trace)).numpy(),
             "usual": np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
             "largest": np.stack(largest),
             "typical": np.asarray([one.typical for one in found]),
@@ -231,10 +231,10 @@ def of_trace(subject: ViewContext) -> dict[str, np.ndarray]:
     return subject.once("lengths", make)
 
 
-def of_block(subject: ViewContext, name: str, block: int) -> np.ndarray:
+def layer_array(subject: ViewContext, name: str, block: int) -> np.ndarray:
     """Return an item of one layer's attention; layers count from 0."""
     if name == "received":
-        return analyses.over_sequence(subject.trace, _received(subject)[block]).numpy()
+        return analyses.to_sequence(subject.trace, _received(subject)[block]).numpy()
     made = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
     return getattr(made, name).numpy()
 
@@ -266,13 +266,13 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
     def make() -> list[analyses.Basis]:
-        found, depths = members(subject, settings), range(len(subject.trace.tokens))
-        count = min(3, *patches(subject, 0, settings).shape)
+        found, depths = basis_members(subject, settings), range(len(subject.trace.tokens))
+        count = min(3, *patch_tokens(subject, 0, settings).shape)
         if settings["basis"] == "all":
-            every = [patches(subject, depth, settings) for depth in depths]
-            return [analyses.basis_of(every, count)] * len(depths)
-        sets = ([patches(one, depth, settings) for one in found] for depth in depths)
-        return [analyses.basis_of(each, count) for each in sets]
+            every = [patch_tokens(subject, depth, settings) for depth in depths]
+            return [analyses.fit_basis(every, count)] * len(depths)
+        sets = ([patch_tokens(one, depth, settings) for one in found] for depth in depths)
+        return [analyses.fit_basis(each, count) for each in sets]
 
     return subject.once(f"bases {basis_key(subject, settings)}", make)
 
@@ -287,7 +287,7 @@ def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analy
         raise WrongSetting(LocalizedText(VIDEO))
     scatters: list[analyses.Scatter] = []
     for one in frames:
-        each = [patches(one, depth, settings) for depth in range(len(one.trace.tokens))]
+        each = [patch_tokens(one, depth, settings) for depth in range(len(one.trace.tokens))]
         scatters = scatters or [analyses.Scatter() for _ in each]
         for scatter, tokens in zip(scatters, each, strict=True):
             scatter.add(tokens)
@@ -299,6 +299,6 @@ def _tokens(trace: Trace) -> np.ndarray:
     return np.arange(trace.grid.tokens)[trace.places]
 
 
-def _three(array: np.ndarray) -> np.ndarray:
+def _rgb_channels(array: np.ndarray) -> np.ndarray:
     missing = 3 - array.shape[-1]
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

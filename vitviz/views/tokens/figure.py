@@ -4,11 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from vitviz.charts.chart import BLUE, ORANGE, Chart, ReferenceLine, balanced, ends, number
-from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, tinted
+from vitviz.charts.chart import BLUE, ORANGE, Chart, ReferenceLine, finite_range, number, symmetric_limit
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, scale_to_rgb
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.printing import PINS, join_texts, map_over_image, patch_name, prefix_name, scaled, shape_of
-from vitviz.views.tokens import matrices
+from vitviz.views.printing import (
+    PINS,
+    difference_scale,
+    grid_aspect,
+    join_texts,
+    map_over_image,
+    patch_name,
+    prefix_name,
+)
+from vitviz.views.tokens import matrix_panels
 
 
 def spec(view, subject, settings, asked) -> FigureSpec:
@@ -49,10 +57,10 @@ def _cosines(view, subject, settings) -> Scale:
     """
     every = view.item_values(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
     if settings["difference"] == "on":
-        return scaled(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
+        return difference_scale(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
     if settings["mean"] == "out":
         return Scale("balance", -1.0, 1.0, LocalizedText("Cosine without the mean patch"))
-    low, _ = ends(every)
+    low, _ = finite_range(every)
     return Scale("viridis", min(low, 0.99), 1.0, LocalizedText("Cosine"))
 
 
@@ -83,10 +91,10 @@ def _components(view, subject, settings, asked) -> FigureSpec:
         return FigureSpec(((main,),), notes, width=NARROW)
     singles = ()
     for i, share in enumerate(shares):
-        most = balanced(scores[..., i])
+        most = symmetric_limit(scores[..., i])
         name = LocalizedText("Component {number}: {share}", number=i + 1, share=share)
         own = Scale("balance", -most, most, LocalizedText("Score"))
-        singles += (Map(name, None, scores[..., i], None, own, aspect=shape_of(grid)),)
+        singles += (Map(name, None, scores[..., i], None, own, aspect=grid_aspect(grid)),)
     return FigureSpec(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 
@@ -96,7 +104,7 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
     limit, marks = median + settings["k"] * mad, _outliers(view, subject, settings)
     patches = norms[depth, grid.prefix :]
-    low, high = ends(patches)
+    low, high = finite_range(patches)
     scale = Scale("magma", min(low, median), high, LocalizedText("Norm of the token"))
     title = join_texts(LocalizedText("Norms"), _where(settings))
     values = patches.reshape(grid.rows, grid.cols)
@@ -116,15 +124,17 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     if not asked.detail:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
-    each = np.stack([tinted(one, Scale("magma", *ends(one), "")) for one in laid])
+    each = np.stack([scale_to_rgb(one, Scale("magma", *finite_range(one), "")) for one in laid])
     strip = _strip(each, LocalizedText("Every depth, each on its own scale"), grid, settings)
     chart = _limited(view.chart(subject, settings), limit)
-    return FigureSpec(((main, chart), (strip, *matrices(view, subject, settings))), tuple(notes), width=WIDE)
+    return FigureSpec(
+        ((main, chart), (strip, *matrix_panels(view, subject, settings))), tuple(notes), width=WIDE
+    )
 
 
 def _heads(view, subject, settings, asked) -> FigureSpec:
     """Return the spread of each head's attention; with detail also the similarity of a layer's heads."""
-    both = matrices(view, subject, settings)
+    both = matrix_panels(view, subject, settings)
     return FigureSpec((both,), width=WIDE) if asked.detail else FigureSpec((both[:1],), width=NARROW)
 
 
@@ -142,7 +152,7 @@ def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None
     """Return a small map per depth with the selected one framed; `scale` is that of the large map."""
     names = tuple(str(depth) for depth in range(len(pictures)))
     across = int(np.ceil(np.sqrt(len(pictures))))
-    like = {"gap": 0.1, "aspect": shape_of(grid), "scale": scale, "unscaled": True}
+    like = {"gap": 0.1, "aspect": grid_aspect(grid), "scale": scale, "unscaled": True}
     return Tiles(pictures, across, title, names, chosen=settings["depth"], **like)
 
 

@@ -17,14 +17,17 @@ from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tour import diagram
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
-from vitviz.views.tour.steps import steps, texts
+from vitviz.views.tour.steps import tour_steps, tour_texts
 
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
     from vitviz.engine.parts import ModelParts
     from vitviz.traces.trace import Trace
 
-TOLD = {"answer": made.answer, "sum": made.summed, "without": made.without, "path": made.followed}
+TOLD = {
+    "answer": made.prediction_json, "sum": made.largest_contributions,
+    "without": made.prediction_without_head, "path": made.largest_path
+}  # fmt: skip
 
 
 class TourView(View):
@@ -109,8 +112,8 @@ class TourView(View):
             "positions": facts.positions,
             "stem": parts.stem,
             "top": trace.top(3),
-            "steps": [vars(step) for step in steps(facts)],
-            "diagram": diagram.figure_one(facts),
+            "steps": [vars(step) for step in tour_steps(facts)],
+            "diagram": diagram.model_diagram(facts),
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -121,18 +124,20 @@ class TourView(View):
         if name == "front":
             return subject.inspector.parts(trace.grid.pixels).prefix.numpy()
         if name == "filter":
-            return made.one_filter(subject, settings["number"])
+            return made.filter_row(subject, settings["number"])
         if name == "keys":
             return trace.layer(settings["layer"] - 1).k[settings["head"] - 1].numpy()
         if name == "worked":
-            return json_bytes(made.worked(self._row(trace, settings)))
+            return json_bytes(made.worked_row_json(self._row(trace, settings)))
         if name == "heads":
             query = token_names(settings["token"], trace.grid)
             return analyses.attends_to(trace, settings["layer"] - 1, query).numpy()
         if name in TOLD:
             return json_bytes(TOLD[name](subject))
         seed = settings["seed"]
-        return json_bytes(subject.once_by_passes(f"shuffled {seed}", lambda: made.experiment(subject, seed)))
+        return json_bytes(
+            subject.once_by_passes(f"shuffled {seed}", lambda: made.shuffled_predictions(subject, seed))
+        )
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Chart the token norms in the stream, z_0 to z_L: each prefix token, and the mean of the patches."""
@@ -150,10 +155,10 @@ class TourView(View):
         return Chart(LocalizedText("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
 
     def texts(self) -> set[str]:
-        return super().texts() | set(texts())
+        return super().texts() | set(tour_texts())
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-        trace, found = subject.trace, made.answer(subject)
+        trace, found = subject.trace, made.prediction_json(subject)
         row = self._row(trace, settings)
         tensors = {name: getattr(row, name) for name in ("q", "k", "products", "bias", "scores")}
         tensors |= {name: getattr(trace, name) for name in ("patch_embedding", "position_embedded", "logits")}
@@ -196,7 +201,7 @@ def facts_of(subject: ViewContext, parts: ModelParts) -> Facts:
         norm_before_blocks=moved > 1e-4 * scale,
         prefix_read=trace.readout is not None
         and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
-        accounted=made.accounted(subject),
+        accounted=made.has_decomposition(subject),
         score="" if trace.classes is None else trace.classes.score,
         head_type=trace.head_type,
         root_scale=abs(attention.scale * attention.q.shape[2] ** 0.5 - 1) < 1e-4,

@@ -23,7 +23,7 @@ _READ = {
 }
 
 
-def figure_one(f: Facts) -> dict[str, Any]:
+def model_diagram(f: Facts) -> dict[str, Any]:
     """Return the diagram as JSON: blocks in the order of the steps, prefix tokens, and the encoder."""
     kinds = [name.split()[0] for name in f.grid.prefix_names]  # of tokens before the patches
     return {
@@ -69,7 +69,7 @@ def _blocks(f: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def texts(f: Facts) -> set[str]:
+def diagram_texts(f: Facts) -> set[str]:
     """Return all English texts of one model's diagram."""
-    blocks = figure_one(f)["blocks"]
+    blocks = model_diagram(f)["blocks"]
     return {block[part] for block in blocks for part in ("name", "size")} - {""}

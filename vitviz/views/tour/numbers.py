@@ -12,7 +12,7 @@ from vitviz.charts.chart import to_json
 from vitviz.errors import Unknown, VitvizError, WrongSetting
 from vitviz.traces.localized_text import message_of
 from vitviz.views.printing import patch_name, writer_name, writer_numbers
-from vitviz.views.shared import ledger_of, taken_away, writers_of
+from vitviz.views.shared import ablation_drops, shared_logit_terms, shared_upstream
 from vitviz.views.subject import ViewContext
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def classes_of(trace: Trace) -> int:
     return 0 if trace.logits is None else trace.logits.numel()
 
 
-def one_filter(subject: ViewContext, number: int) -> np.ndarray:
+def filter_row(subject: ViewContext, number: int) -> np.ndarray:
     """Return one row of E, then its bias."""
     embedding = subject.inspector.parts(subject.trace.grid.pixels).embedding
     if embedding is None:
@@ -57,20 +57,20 @@ def one_filter(subject: ViewContext, number: int) -> np.ndarray:
     return np.append(embedding.weight[number].numpy(), embedding.bias[number].numpy())
 
 
-def worked(row: WorkedRow) -> dict[str, Any]:
+def worked_row_json(row: WorkedRow) -> dict[str, Any]:
     """Return one row of attention, step by step."""
     vectors = ("q", "products", "scores", "powers", "weights", "output")
     plain = {name: getattr(row, name) for name in ("scale", "shift", "total", "replaced")}
-    bias = None if row.bias is None else listed(row.bias)
-    return {**{name: listed(getattr(row, name)) for name in vectors}, **plain, "bias": bias}
+    bias = None if row.bias is None else round_list(row.bias)
+    return {**{name: round_list(getattr(row, name)) for name in vectors}, **plain, "bias": bias}
 
 
-def answer(subject: ViewContext) -> dict[str, Any]:
+def prediction_json(subject: ViewContext) -> dict[str, Any]:
     """Return the tokens read, y, and the computation of the likeliest classes' probabilities."""
     trace, parts = subject.trace, subject.inspector.parts(subject.trace.grid.pixels)
     y = subject.inspector.readout(trace).numpy().astype(np.float64)
-    read = listed(trace.tokens[-1][0]) if trace.pool == "class" else None
-    found = {"read": read, "y": listed(y), "classes": classes_of(trace)}
+    read = round_list(trace.tokens[-1][0]) if trace.pool == "class" else None
+    found = {"read": read, "y": round_list(y), "classes": classes_of(trace)}
     if trace.logits is None:
         return found
     logits = trace.logits.numpy().astype(np.float64)
@@ -91,33 +91,33 @@ def answer(subject: ViewContext) -> dict[str, Any]:
         head = None
     rows = []
     for c in likeliest.tolist():
-        row = {"name": trace.named(c), "logit": short(logits[c])}
+        row = {"name": trace.named(c), "logit": round_short(logits[c])}
         if not valued:
-            row |= {"power": short(powers[c]), "probability": short(scores[c])}
+            row |= {"power": round_short(powers[c]), "probability": round_short(scores[c])}
         if head is not None:
-            row |= {"weights": listed(head.weight[c]), "bias": short(head.bias[c].item())}
+            row |= {"weights": round_list(head.weight[c]), "bias": round_short(head.bias[c].item())}
         rows.append(row)
     return {**found, "top": rows, "total": total, "shift": shift, "each": not one_of}
 
 
-def accounted(subject: ViewContext) -> bool:
+def has_decomposition(subject: ViewContext) -> bool:
     """Return True if the logit of the first prediction has an exact decomposition."""
     if subject.trace.logits is None:
         return False
     try:
-        ledger_of(subject)
+        shared_logit_terms(subject)
     except VitvizError:
         return False
     return True
 
 
-def summed(subject: ViewContext) -> dict[str, Any]:
+def largest_contributions(subject: ViewContext) -> dict[str, Any]:
     """Return the top logit: the largest contributions of heads (layer, head from 1), the rest, their sum."""
     trace = subject.trace
-    if not accounted(subject):
+    if not has_decomposition(subject):
         return {}
     first = int(trace.logits.argmax())
-    account = analyses.account_of(ledger_of(subject), first)
+    account = analyses.attribution_of(shared_logit_terms(subject), first)
     shares, heads = account.heads.flatten(), account.heads.shape[1]
     largest = shares.argsort(descending=True)[:SHARES].tolist()
     lines = [{"layer": i // heads + 1, "head": i % heads + 1, "share": shares[i].item()} for i in largest]
@@ -126,31 +126,31 @@ def summed(subject: ViewContext) -> dict[str, Any]:
     return {"name": trace.named(first), "lines": lines, **sums}
 
 
-def without(subject: ViewContext) -> dict[str, Any]:
+def prediction_without_head(subject: ViewContext) -> dict[str, Any]:
     """Return the predictions without the head of the largest contribution, and the drop of the logit.
 
     If something has been removed already, return only the sum: a drop would then measure something else.
     """
-    found = summed(subject)
+    found = largest_contributions(subject)
     if not found or subject.trace.without:
         return found
     head = found["lines"][0]
     logits = subject.trace.logits.double()
-    lost = taken_away(subject, head["layer"] - 1)[head["head"] - 1].double()
+    lost = ablation_drops(subject, head["layer"] - 1)[head["head"] - 1].double()
     left, first = logits - lost, int(logits.argmax())
     before, after = (replace(subject.trace, logits=one).top(ANSWERS) for one in (logits, left))
     numbers = {"lost": lost[first].item(), "left": left[first].item()}
     return {**found, "before": before, "after": after, **numbers}
 
 
-def followed(subject: ViewContext) -> dict[str, Any]:
+def largest_path(subject: ViewContext) -> dict[str, Any]:
     """Return one path back from the first prediction; {} or only the "reason" if there is none.
 
     The path has the head of the largest contribution, its largest source, and the patch that passes most of
     that source's contribution. Each line is a part of the line above. `settings` open the path in the
     Attribution view.
     """
-    found, trace = summed(subject), subject.trace
+    found, trace = largest_contributions(subject), subject.trace
     heads = [
         (line["layer"], line["head"])
         for line in found.get("lines", ())
@@ -160,7 +160,7 @@ def followed(subject: ViewContext) -> dict[str, Any]:
         return {}
     (layer, head), first = heads[0], int(trace.logits.argmax())
     try:
-        read = writers_of(subject, first, layer - 1, head - 1)
+        read = shared_upstream(subject, first, layer - 1, head - 1)
     except VitvizError as error:
         return {"reason": to_json(message_of(error))}
     every = [line for line in read.lines() if line[0].kind not in ("bias", "constant")]
@@ -178,7 +178,7 @@ def followed(subject: ViewContext) -> dict[str, Any]:
     }
 
 
-def experiment(subject: ViewContext, seed: int) -> dict[str, Any]:
+def shuffled_predictions(subject: ViewContext, seed: int) -> dict[str, Any]:
     """Return the predictions for the image and for its shuffled patches, with and without E_pos."""
     if not 1 <= seed <= SEEDS:
         raise WrongSetting(f"Given seed={seed}; expected a whole number from 1 to {SEEDS}.")
@@ -205,15 +205,18 @@ def experiment(subject: ViewContext, seed: int) -> dict[str, Any]:
     answers, plain = {}, ys["original"]
     for name, one in traces.items():
         cosine = plain @ ys[name] / max(np.linalg.norm(plain) * np.linalg.norm(ys[name]), 1e-30)
-        answers[name] = {"top": [[label, short(p)] for label, p in one.top(3)], "likeness": short(cosine)}
+        answers[name] = {
+            "top": [[label, round_short(p)] for label, p in one.top(3)],
+            "likeness": round_short(cosine),
+        }
     order = permutation(trace.grid.patches, seed).tolist()
     apart = {"with": difference("original", "shuffled"), "without": difference("zeroed", "both")}
     return {"order": order, "answers": answers, **apart}
 
 
-def short(number: float) -> float:
+def round_short(number: float) -> float:
     return float(f"{number:.9g}")  # more than float32 has
 
 
-def listed(values) -> list[float]:
-    return [short(value) for value in values.tolist()]
+def round_list(values) -> list[float]:
+    return [round_short(value) for value in values.tolist()]

@@ -9,7 +9,7 @@ from vitviz.views.tour import diagram
 from vitviz.views.tour.facts import Facts, Step
 
 
-def steps(facts: Facts) -> list[Step]:
+def tour_steps(facts: Facts) -> list[Step]:
     """Return the thirteen steps for one model."""
     start = (_picture, _patches, _flatten, _embedding)
     middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
@@ -18,7 +18,7 @@ def steps(facts: Facts) -> list[Step]:
     return [replace(step, values={**facts.values, **step.values}) for step in made]
 
 
-def texts() -> list[str]:
+def tour_texts() -> list[str]:
     """Return all English texts that a step or the diagram can show for any model, for translation."""
     from vitviz.traces.readout import NAMES  # loads torch, which the page is built without
 
@@ -40,9 +40,9 @@ def texts() -> list[str]:
     changes += [{"head_type": one, "classes": count} for one in ("sigmoid", "value") for count in (1, 2)]
     changes += [{"classes": 0}, {"mlp": None}]
     models = [replace(plain, **change) for change in changes]
-    found = [step for facts in models for step in steps(facts)]
+    found = [step for facts in models for step in tour_steps(facts)]
     said = {text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)}
-    return sorted(said.union(*map(diagram.texts, models)))
+    return sorted(said.union(*map(diagram.diagram_texts, models)))
 
 
 def _picture(f: Facts) -> Step:

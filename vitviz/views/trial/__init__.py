@@ -16,7 +16,7 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
 from vitviz.views.base import File, Item, View, ViewTexts, as_json
 from vitviz.views.controls import Choice, Text
-from vitviz.views.shared import WHOLE, as_csv, json_bytes, likeliest, target_of
+from vitviz.views.shared import WHOLE, json_bytes, likeliest_classes, parse_target, to_csv
 from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to test maps on."
@@ -34,13 +34,13 @@ ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST
 TOGETHER = 3  # cheap methods whose sets of patches are run together: fewer passes with larger batches
 
 
-def group_of(method: str) -> tuple[str, ...]:
+def method_group(method: str) -> tuple[str, ...]:
     """Return the methods that are tested together with this one, in order.
 
     Expensive methods and random maps are tested alone. Methods made for sentences form their own groups,
     because they do not apply to a model's own classes.
 
-    >>> group_of("frozen"), group_of("leave_one_out")
+    >>> method_group("frozen"), method_group("leave_one_out")
     (('centre', 'ledger', 'frozen'), ('leave_one_out',))
     """
     usual = tuple(name for name in ORDER[1:] if name not in (*DENSE, *LAST))
@@ -51,7 +51,7 @@ def group_of(method: str) -> tuple[str, ...]:
     return (method,)
 
 
-def steps_of(settings: Settings) -> int | None:
+def requested_steps(settings: Settings) -> int | None:
     """Return the number of steps of integrated gradients; None to double it until the map is stable."""
     return None if settings["steps"] == "auto" else int(settings["steps"])
 
@@ -150,7 +150,7 @@ class FaithfulnessView(View):
             return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
         return LocalizedText(WHOLE) if subject.trace.without else None
 
-    def drawn_from(self, subject: ViewContext) -> tuple[Item, ...]:
+    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
         over = subject.survey is not None
         return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
@@ -159,7 +159,7 @@ class FaithfulnessView(View):
 
         The curves of one image are the item "panels", requested method by method.
         """
-        return None if subject.survey is None else lazy.trial_image_set.ahead(subject.survey, settings)
+        return None if subject.survey is None else lazy.trial_image_set.lead_chart(subject.survey, settings)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         methods = [[name, TITLES[name]] for name in self.order(subject)]
@@ -177,8 +177,8 @@ class FaithfulnessView(View):
             return json_bytes(lazy.trial_image_set.ranking_json(subject.survey, settings))
         if name == "classes":
             labels = list(subject.trace.labels)
-            return json_bytes({"likeliest": likeliest(subject.trace, SHOWN), "labels": labels})
-        target = target_of(subject, settings["target"])
+            return json_bytes({"likeliest": likeliest_classes(subject.trace, SHOWN), "labels": labels})
+        target = parse_target(subject, settings["target"])
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
             others = subject.trace.logits.numel() > 1  # classes to compare maps with
@@ -193,18 +193,18 @@ class FaithfulnessView(View):
             )
         if name == "panels":  # methods tested so far, in the order of requests; if complete, best first
             known = order[: order.index(settings["method"]) + 1]
-            trial = made.whole(subject, target, settings["patches_as"], known, steps_of(settings))
+            trial = made.whole(subject, target, settings["patches_as"], known, requested_steps(settings))
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
             return json_bytes(to_json(made.panels(trial, names, subject, settings)))
-        asked = settings["patches_as"], settings["method"], steps_of(settings)
+        asked = settings["patches_as"], settings["method"], requested_steps(settings)
         return json_bytes(made.one(made.evaluate_method(subject, target, *asked)))
 
-    def at_hand(self, subject: ViewContext, settings: Settings) -> bool:
+    def available_now(self, subject: ViewContext, settings: Settings) -> bool:
         if subject.survey is not None:
             return True
-        target, order = target_of(subject, settings["target"]), self.order(subject)
-        asked, steps = settings["patches_as"], steps_of(settings)
+        target, order = parse_target(subject, settings["target"]), self.order(subject)
+        asked, steps = settings["patches_as"], requested_steps(settings)
         return all(subject.made(lazy.trial_compute.part_key(target, asked, one, steps)) for one in order)
 
     def order(self, subject: ViewContext) -> tuple[str, ...]:
@@ -215,16 +215,16 @@ class FaithfulnessView(View):
     def whole(self, subject: ViewContext, settings: Settings, alone: bool = False):
         """Return the test of all methods, or with `alone` of one and random maps; parts are cached."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
-        target = target_of(subject, settings["target"])
-        asked = settings["patches_as"], tuple(dict.fromkeys(methods)), steps_of(settings)
-        return lazy.trial_compute.whole(subject, target, *asked)
+        target = parse_target(subject, settings["target"])
+        asked = settings["patches_as"], tuple(dict.fromkeys(methods)), requested_steps(settings)
+        return lazy.trial_compute.evaluate_all(subject, target, *asked)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         if subject.survey is not None:
             return lazy.trial_image_set.arrays(subject.survey, settings)
-        return lazy.trial_compute.arrays(self.whole(subject, settings))
+        return lazy.trial_compute.result_arrays(self.whole(subject, settings))
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         if subject.survey is not None:
-            return as_csv(lazy.trial_image_set.rows(subject.survey, settings))
-        return lazy.trial_compute.table(self.whole(subject, settings))
+            return to_csv(lazy.trial_image_set.rows(subject.survey, settings))
+        return lazy.trial_compute.result_csv(self.whole(subject, settings))

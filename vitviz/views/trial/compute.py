@@ -8,17 +8,17 @@ import numpy as np
 import torch
 
 from vitviz.analyses.correlation import agreement, spearman
-from vitviz.analyses.faithfulness.curves import beyond
-from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Faithfulness, together, trial_of
-from vitviz.analyses.faithfulness.ranking import CONTROLS, level, verdict
+from vitviz.analyses.faithfulness.curves import t_quantile
+from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Faithfulness, evaluate_methods, join_results
+from vitviz.analyses.faithfulness.ranking import CONTROLS, tied_methods_text, verdict_text
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, to_json
 from vitviz.errors import OutOfMemory, UnsupportedModel
-from vitviz.traces.localized_text import LocalizedText, travelling
+from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.views.printing import fixed
-from vitviz.views.shared import ClassTarget, as_csv, passes_of, relevance_of, target_name
+from vitviz.views.shared import ClassTarget, passes_of, shared_saliency_map, target_name, to_csv
 from vitviz.views.subject import Settings, ViewContext
-from vitviz.views.trial import STEPPED, group_of
+from vitviz.views.trial import STEPPED, method_group
 
 RANKS = "Spearman’s rank correlation from −1 (blue) to 1 (orange). Rows and columns are in the same order."
 LAST = (
@@ -43,16 +43,16 @@ def evaluate_method(
     subject: ViewContext, target: ClassTarget, patches_as: str, method: str, steps: int | None = None
 ) -> Faithfulness:
     """Return one method's result, computed with its group; `refused` has the reason if inapplicable."""
-    methods = group_of(method)
+    methods = method_group(method)
     steps = steps if STEPPED in methods else None
 
     def make() -> Faithfulness:
         known = {}
         for name in methods:
             with suppress(UnsupportedModel, OutOfMemory):  # `trial_of` meets it again and keeps the reason
-                known[name] = relevance_of(subject, target, name, steps)
+                known[name] = shared_saliency_map(subject, target, name, steps)
         passes = passes_of(subject, target, patches_as)
-        return trial_of(passes, methods, patches_as, made=known, chance=False, steps=steps)
+        return evaluate_methods(passes, methods, patches_as, made=known, chance=False, steps=steps)
 
     return subject.once_by_passes(part_key(target, patches_as, method, steps), make).part(method)
 
@@ -60,20 +60,20 @@ def evaluate_method(
 def part_key(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
     """Return the cache key of a method's group."""
     more = f" {steps}" if method == STEPPED else ""
-    return f"trial {' '.join(group_of(method))} {target} {patches_as}{more}"
+    return f"trial {' '.join(method_group(method))} {target} {patches_as}{more}"
 
 
-def whole(
+def evaluate_all(
     subject: ViewContext, target: ClassTarget, patches_as: str, methods: Sequence[str],
     steps: int | None = None
 ) -> Faithfulness:  # fmt: skip
-    return together([evaluate_method(subject, target, patches_as, method, steps) for method in methods])
+    return join_results([evaluate_method(subject, target, patches_as, method, steps) for method in methods])
 
 
-def one(trial: Faithfulness) -> dict[str, Any]:
+def method_json(trial: Faithfulness) -> dict[str, Any]:
     """Return one method's map for the page, or the reason why the method is not applicable."""
     for reason in trial.refused.values():
-        return {"refused": travelling(reason)}
+        return {"refused": text_to_json(reason)}
     ((name, found),) = trial.maps.items()
     return {
         "map": to_json(found.map.flatten().tolist()),
@@ -82,11 +82,11 @@ def one(trial: Faithfulness) -> dict[str, Any]:
         "at": found.at,
         "nothing": found.nothing_positive,
         "unexplained": found.unexplained,
-        "convergence": travelling(found.convergence) if found.convergence else None,
+        "convergence": text_to_json(found.convergence) if found.convergence else None,
     }
 
 
-def reach(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
+def chance_band(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the lower and upper ends of the band of 19 in 20 random maps at every step: (step), (step).
 
     The band uses Student's t over the draws. `side` is "most" or "least". Probabilities and fractions are
@@ -94,12 +94,15 @@ def reach(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tensor, tor
     """
     values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
     count = len(values)
-    middle, away = values.mean(dim=0), beyond(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0)
+    middle, away = (
+        values.mean(dim=0),
+        t_quantile(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0),
+    )
     found = middle - away, middle + away
     return found if score == "logit" else (found[0].clamp(0, 1), found[1].clamp(0, 1))
 
 
-def panels(
+def curve_panels(
     trial: Faithfulness, names: Sequence[str], subject: ViewContext, settings: Settings, held: str = ""
 ) -> tuple[Chart, Chart]:
     """Return both panels of the view; see `curve_charts`."""
@@ -131,7 +134,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
     for name in names:
         y = getattr(trial.curves[name], side)[score].numpy()
         colour, dash = grey[name] if name in CONTROLS else next(styles)
-        band = tuple(end.numpy() for end in reach(trial, side, score)) if name == "random" else None
+        band = tuple(end.numpy() for end in chance_band(trial, side, score)) if name == "random" else None
         title, x = LocalizedText(TITLES[name]), 100 * np.asarray(trial.shares)
         more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
         more["whole"] = [LocalizedText("the whole image"), *[""] * (len(x) - 1)]
@@ -162,17 +165,17 @@ def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
         row |= {one: getattr(trial.maps[name], one) for one in ("unexplained", *CONVERGENCE)}
         rows.append(row)
     return {
-        "verdict": travelling(verdict(trial, score)),
-        "level": travelling(level(trial, score)),
+        "verdict": text_to_json(verdict_text(trial, score)),
+        "level": text_to_json(tied_methods_text(trial, score)),
         "chance": [mean, deviation],
         "reach": trial.reach(score),
         "sets": trial.sets,
         "rows": rows,
-        "agreement": to_json(matrix(trial, score)),
+        "agreement": to_json(correlation_matrix(trial, score)),
     }
 
 
-def alike(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
+def map_correlations(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
     """Return the rank correlations of every two methods' maps; NaN if a map has no order."""
     found = np.eye(len(names))
     for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
@@ -181,14 +184,14 @@ def alike(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
     return found
 
 
-def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None) -> Matrix:
+def correlation_matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None) -> Matrix:
     """Return the matrix of the maps' rank correlations, in the order of the ranking.
 
     With `beside`, the name and numbers of another class, a last column after a gap shows each method's
     correlation between the maps of the explained class and of the other.
     """
     names = [name for name, _ in trial.ranking(score)]
-    values, titles = alike(trial, names), [LocalizedText(TITLES[name]) for name in names]
+    values, titles = map_correlations(trial, names), [LocalizedText(TITLES[name]) for name in names]
     cols, whose, notes = (
         [str(place + 1) for place in range(len(names))],
         list(titles),
@@ -211,18 +214,22 @@ def matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None)
     return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
 
 
-def sensitivity(subject: ViewContext, target: ClassTarget, methods: Sequence[str]) -> RankingColumn:
+def class_sensitivity_column(
+    subject: ViewContext, target: ClassTarget, methods: Sequence[str]
+) -> RankingColumn:
     """Return the most likely other class and each method's rank correlation between the two classes' maps."""
     first = target[0] if isinstance(target, tuple) else target
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
     found: dict[str, float | None] = {}
     for method in methods:
         with suppress(UnsupportedModel, OutOfMemory):
-            found[method] = spearman(*(relevance_of(subject, one, method).map for one in (first, other)))
+            found[method] = spearman(
+                *(shared_saliency_map(subject, one, method).map for one in (first, other))
+            )
     return subject.trace.named(other), found
 
 
-def arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
+def result_arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
     """Return the arrays for export: areas and curves by method, side (most, least first) and score."""
     names = list(trial.curves)
     return {
@@ -235,16 +242,16 @@ def arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
         "saco": np.asarray([trial.curves[name].saco for name in names]),
         "chance": np.asarray([trial.chance(score) for score in trial.scores]),
         "random_draws": np.stack([_sides(draw) for draw in trial.draws]),
-        "agreement": alike(trial, names),
+        "agreement": map_correlations(trial, names),
         "target": np.asarray(trial.classes),
         "refused": np.asarray([f"{name}: {reason}" for name, reason in trial.refused.items()], dtype=str),
     }
 
 
-def table(trial: Faithfulness) -> bytes:
+def result_csv(trial: Faithfulness) -> bytes:
     """Return the CSV table with a row per method, best first."""
     named = ((TITLES[row["method"]], row) for row in trial.rows())
-    return as_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
+    return to_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
 
 
 def _sides(curves) -> np.ndarray:

@@ -7,20 +7,20 @@ import numpy as np
 
 from vitviz.analyses.correlation import ranks
 from vitviz.analyses.faithfulness.ranking import (
-    level,
-    said_of_refused,
-    standing,
-    trial_in,
-    verdict,
-    verdict_over,
+    faithfulness_measure,
+    ranking_rows,
+    refusal_texts,
+    tied_methods_text,
+    verdict_text,
+    verdict_text_over_images,
 )
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import Series
-from vitviz.charts.mpl.spec import WIDE, FigureSpec, Legend, Scale, TextTable, Tiles, tinted
+from vitviz.charts.mpl.spec import WIDE, FigureSpec, Legend, Scale, TextTable, Tiles, scale_to_rgb
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.printing import fixed, join_texts, shape_of
+from vitviz.views.printing import fixed, grid_aspect, join_texts
 from vitviz.views.trial import image_set
-from vitviz.views.trial.compute import matrix, panels
+from vitviz.views.trial.compute import correlation_matrix, curve_panels
 
 STARS = (
     "Rows with * are not significantly better than random (mean random gap {mean}, threshold {most}, 5 %"
@@ -48,10 +48,10 @@ def spec(view, subject, settings, asked) -> FigureSpec:
         return _of_many(view, subject, settings, asked)
     trial, score = view.whole(subject, settings), settings["score"]
     ranked = [name for name, _ in trial.ranking(score)]
-    charts = panels(trial, ranked, subject, settings, settings["method"])
+    charts = curve_panels(trial, ranked, subject, settings, settings["method"])
     lines = charts[0].series
-    near, draws = level(trial, score), len(trial.draws)
-    notes = [verdict(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
+    near, draws = tied_methods_text(trial, score), len(trial.draws)
+    notes = [verdict_text(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
     notes.append(LocalizedText("Band: 95 % of random maps, estimated from {count}.", count=draws))
     refused = trial.refused.items()
     reasons = [LocalizedText("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
@@ -90,14 +90,14 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
 def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
     """Return the rows of panels with the ranking and the selected panel, and their notes."""
     if settings["show"] == "agreement":
-        both = matrix(trial, settings["score"])
+        both = correlation_matrix(trial, settings["score"])
         # numbered like the rows of the table
         numbered = replace(both, rows=(), x_label=LocalizedText("Rank"), y_label=LocalizedText("Rank"))
         return ((table, numbered),), both.notes
     if settings["show"] == "ranking":
         return ((table,),), ()
     names = [name for name, _ in trial.ranking(settings["score"])]
-    tiles, note = _maps(trial, names, shape_of(subject.grid), settings["scale"] == "ranks")
+    tiles, note = _maps(trial, names, grid_aspect(subject.grid), settings["scale"] == "ranks")
     return ((table,), (tiles,)), (note,)
 
 
@@ -119,7 +119,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     for one, most, logit in zip(maps, reach, logits, strict=True):
         most = shared if logit else most or 1.0
         scale = Scale("balance", -most, most, "") if one.signed else Scale("viridis", 0.0, most, "")
-        pictures.append(tinted(one.map.numpy(), scale))
+        pictures.append(scale_to_rgb(one.map.numpy(), scale))
     return Tiles(np.stack(pictures), ACROSS, title, **like), LocalizedText(SIGNED, most=fixed(shared))
 
 
@@ -127,16 +127,17 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
     """Return each method's lead over random maps, with two standard errors; with detail also the ranking."""
     survey, score = subject.survey, settings["score"]
     place = image_set.protocol_of(survey, settings)
-    rows = standing(survey, place, score)
-    notes = [verdict_over(rows, survey.images), _removed(view, trial_in(survey).protocols[place])]
+    rows = ranking_rows(survey, place, score)
+    notes = [
+        verdict_text_over_images(rows, survey.images),
+        _removed(view, faithfulness_measure(survey).protocols[place]),
+    ]
     notes.append(LocalizedText("Lines: two standard errors of the paired difference over images."))
     charts = [(view.chart(subject, settings),)]
     if asked.detail:
         charts.append((_standing(rows, score),))
         notes += [LocalizedText(SHARED), LocalizedText(CLASSES)]
-    return FigureSpec(
-        tuple(charts), (*notes, *said_of_refused(survey)), width=WIDE if asked.detail else 120.0
-    )
+    return FigureSpec(tuple(charts), (*notes, *refusal_texts(survey)), width=WIDE if asked.detail else 120.0)
 
 
 def _standing(rows, score: str) -> TextTable:

@@ -5,44 +5,44 @@ from typing import Any
 import numpy as np
 
 from vitviz.analyses.faithfulness.ranking import (
-    in_all_scores,
-    refused,
-    said_of_refused,
-    standing,
-    trial_in,
-    verdict_over,
+    faithfulness_measure,
+    ranking_rows,
+    ranking_rows_all_scores,
+    refusal_texts,
+    refused_methods,
+    verdict_text_over_images,
 )
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import BLUE, GREY, Chart, ReferenceLine, Series, with_error
 from vitviz.traces.head_type import scores_named
-from vitviz.traces.localized_text import LocalizedText, travelling
+from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.views.printing import join_texts
 from vitviz.views.subject import Settings
 
 
 def protocol_of(survey: Any, settings: Settings) -> int:
     """Return the index of the removal protocol to show: the selected one if it was tested, else the first."""
-    tried = trial_in(survey).protocols
+    tried = faithfulness_measure(survey).protocols
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
 
 def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
     """Return the ranking and the verdict by the selected score, for JSON."""
     place = protocol_of(survey, settings)
-    rows = standing(survey, place, settings["score"])
+    rows = ranking_rows(survey, place, settings["score"])
     return {
         "pictures": survey.images,
-        "patches_as": trial_in(survey).protocols[place],
-        "verdict": travelling(verdict_over(rows, survey.images)),
+        "patches_as": faithfulness_measure(survey).protocols[place],
+        "verdict": text_to_json(verdict_text_over_images(rows, survey.images)),
         "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
-        "refused": [travelling(sentence) for sentence in said_of_refused(survey)],
+        "refused": [text_to_json(sentence) for sentence in refusal_texts(survey)],
     }
 
 
-def ahead(survey: Any, settings: Settings) -> Chart:
+def lead_chart(survey: Any, settings: Settings) -> Chart:
     """Return the chart with a dot per method at its mean lead, best at the top; random maps are at zero."""
     score = settings["score"]
-    rows = standing(survey, protocol_of(survey, settings), score)
+    rows = ranking_rows(survey, protocol_of(survey, settings), score)
     times, last = (1.0 if score == "logit" else 100.0), len(rows)
     mean = times * np.array([row["ahead"] for row in rows])
     reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
@@ -76,8 +76,8 @@ def ahead(survey: Any, settings: Settings) -> Chart:
 
 def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
     """Return the arrays for export: methods, best first by probability, and their numbers by score."""
-    place, measure = protocol_of(survey, settings), trial_in(survey)
-    rows, scores = in_all_scores(survey, place), scores_named(survey.head_type)
+    place, measure = protocol_of(survey, settings), faithfulness_measure(survey)
+    rows, scores = ranking_rows_all_scores(survey, place), scores_named(survey.head_type)
     names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
     return {
         "methods": np.asarray([row["method"] for row in rows]),
@@ -87,19 +87,19 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
         "pictures": np.asarray(survey.images),
         **{one: np.asarray([[row[f"{one}_{score}"] for score in scores] for row in rows]) for one in names},
         "alike": np.asarray([row["alike"] for row in rows]),
-        "refused": np.asarray(list(map(str, said_of_refused(survey))), dtype=str),
+        "refused": np.asarray(list(map(str, refusal_texts(survey))), dtype=str),
     }
 
 
 def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
     """Return a row per method for a table, best first; methods without a rank follow with the reason."""
     place = protocol_of(survey, settings)
-    protocol = trial_in(survey).protocols[place]
+    protocol = faithfulness_measure(survey).protocols[place]
     about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
-    found = [{**row, "refused": 0, "reason": ""} for row in in_all_scores(survey, place)]
+    found = [{**row, "refused": 0, "reason": ""} for row in ranking_rows_all_scores(survey, place)]
     found += [
         {**dict.fromkeys(found[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
-        for method, one in refused(survey).items()
+        for method, one in refused_methods(survey).items()
     ]
     return [{**about, "title": TITLES[row["method"]], **row} for row in found]
 
