@@ -90,9 +90,9 @@ def test_the_package_can_be_installed_for_a_notebook(tmp_path):
         f"import vitviz; assert vitviz.__file__.startswith({str(package.parent)!r}), vitviz.__file__;from"
         " vitviz.server import i18n; from vitviz.server.page.components import Canvas; from"
         " vitviz.server.api import"
-        " modules; from vitviz.views import VIEWS;assert len(modules.style()) > 9_000 and"
-        " all(len(i18n.texts(tag)) > 300 for tag in ('ko', 'zh-CN')) and i18n.first();[(Canvas(view.slug),"
-        " modules.source(modules.script_of(view.slug))) for view in"
+        " modules; from vitviz.views import VIEWS;assert len(modules.style_sheets()) > 9_000 and"
+        " all(len(i18n.translations(tag)) > 300 for tag in ('ko', 'zh-CN')) and i18n.language_script();[(Canvas(view.slug),"
+        " modules.module_source(modules.script_of(view.slug))) for view in"
         " VIEWS];print(vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee')).top(1))"
     )
     told = subprocess.run(

@@ -102,7 +102,7 @@ def literals(node: ast.expr, given: dict[str, ast.expr]) -> list[str]:
     return []
 
 
-SAYING = {"say", "translated", "mark", "LocalizedText", "travelling"}
+SAYING = {"translatable", "translate", "mark", "LocalizedText", "text_to_json"}
 
 
 def python_texts(folder: Path, pattern: str = "*.py", sentences: bool = True) -> set[str]:

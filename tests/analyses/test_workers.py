@@ -75,7 +75,7 @@ import os, signal, torch
 from vitviz.analyses import streaming
 torch.set_num_threads(2)
 streaming.WORTHWHILE = 1
-sums = lambda: streaming.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
+sums = lambda: streaming.map_row_parts(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
 sums()
 child = os.fork()
 if not child:
@@ -95,7 +95,7 @@ torch.set_num_threads(2)
 streaming.WORTHWHILE = 1
 wait = threading.Barrier.wait
 def sums():
-    return streaming.each(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
+    return streaming.map_row_parts(lambda rows: rows.stop - rows.start, slice(0, 8), width=1)
 def interrupted(self, *given):
     if threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt

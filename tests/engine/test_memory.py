@@ -150,7 +150,7 @@ import re
 from vitviz.engine.hub import catalogue
 from vitviz.engine.adapters import load
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
-checkpoint, before = catalogue.find({str(path)!r}), kib("VmRSS")
+checkpoint, before = catalogue.find_checkpoint({str(path)!r}), kib("VmRSS")
 load.load(checkpoint)
 print((kib("VmHWM") - before) * 1024)
 """

@@ -14,8 +14,8 @@ import vitviz.server.zerogpu
 import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
 from gradio.context import LocalContext
 from vitviz.views import VIEWS
-from vitviz.server.options import parse
-from vitviz.server.page.figures import value
+from vitviz.server.options import parse_options
+from vitviz.server.page.figures import figure_value
 from vitviz.server.services.analysis_service import AnalysisService
 def visitor(): LocalContext.request.set(gr.Request())
 for line in sys.stdin:
@@ -23,7 +23,7 @@ for line in sys.stdin:
     if not os.fork():
         os.dup2(os.open(out, os.O_CREAT | os.O_WRONLY), 1)
         os.dup2(1, 2)
-        service = AnalysisService(parse(arguments).settings)
+        service = AnalysisService(parse_options(arguments).settings)
         chelsea = service.pictures.sample("chelsea")
         try: exec(code)
         except BaseException: traceback.print_exc()  # whatever it is, it must not go on in the child

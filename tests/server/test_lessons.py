@@ -181,13 +181,13 @@ def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(
     import os
     from pathlib import Path
     from vitviz.server.api import lessons
-    own = lessons.zips.files
+    own = lessons.zips.read_files
     def cut(file, wanted):
         os.truncate({str(tmp_path / "mine.zip")!r}, 100)  # as `cp` does before it writes
         return own(file, wanted)
-    lessons.zips.files = cut
+    lessons.zips.read_files = cut
     try:
-        lessons.opened(Path({str(tmp_path)!r}), "mine")
+        lessons.open_lesson(Path({str(tmp_path)!r}), "mine")
     except lessons.zips.NoZip as error:
         print(error)
     """

@@ -72,7 +72,7 @@ warm = len(spaces.calls)
 visitor()
 key = service.look(chelsea, "vitviz-tiny")
 trace, again = service.subject(key).trace, service.look(chelsea, "vitviz-tiny")
-values = {{view.slug: value(service, key, view)["summary"] for view in VIEWS}}
+values = {{view.slug: figure_value(service, key, view)["summary"] for view in VIEWS}}
 looked = len(spaces.calls)
 paths = [os.path.join({str(tmp_path)!r}, name) for name in ("a.png", "b.png", "c.png")]
 *_, (_, survey) = service.sets.surveying(key, paths)

@@ -98,7 +98,7 @@ class Plan:
             "source": self.source.kind, "source_sha256": self.described.digest,
             "pictures_listed": self.described.count, "limit": self.limit, "seed": self.seed,
             "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
-            "batch": measuring.batch.asked, "part": self.part,
+            "batch": measuring.batch.asked or SMALL, "part": self.part,
             "vitviz": __version__,  # works in a clone that is not installed, too
         }  # fmt: skip
 

@@ -45,7 +45,7 @@ class NotebookChart(NotebookDisplay):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return the interactive figure for notebooks, if the card is a single chart with its caption."""
-        return importlib.import_module(f"{DRAWS}.charts").bundle(self)
+        return importlib.import_module(f"{DRAWS}.charts").mime_bundle(self)
 
 
 class NotebookTable(NotebookDisplay):

@@ -36,7 +36,7 @@ def attempt(repo, filename="model.safetensors", **options):
         result = {{"size": path.stat().st_size}}
     except HubError as error:
         result = {{"error": str(error), "kind": type(error).__name__}}
-    cached = downloads.cached(repo, filename) is not None
+    cached = downloads.cached_file(repo, filename) is not None
     return result | {{"seconds": time.monotonic() - start, "seen": seen, "repo": repo, "cached": cached}}
 
 def attempts(*calls):

@@ -41,7 +41,7 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
     try: downloads.fetch("some/slow-left", "model.safetensors", leave)
     except Enough: pass
     while downloads._jobs: time.sleep(0.05)
-    print(json.dumps({"cached": downloads.cached("some/slow-left", "model.safetensors") is not None}))
+    print(json.dumps({"cached": downloads.cached_file("some/slow-left", "model.safetensors") is not None}))
     """
     assert scene(code, hub, tmp_path)["cached"] is False
     assert not list((tmp_path / "hub").rglob("*.incomplete"))

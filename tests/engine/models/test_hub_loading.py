@@ -8,7 +8,7 @@ from tests.engine.models.hub_server import ROOT, Hub, scene, served
 
 LOAD = """
 import json, os, torch, urllib.request
-from vitviz.engine.hub.catalogue import checkpoints, find
+from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint as find
 from vitviz.engine.adapters.load import load
 from vitviz.errors import HubError
 seen = []

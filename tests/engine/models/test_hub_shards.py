@@ -11,7 +11,7 @@ pytestmark = pytest.mark.processes
 LOAD = """
 import json, torch
 from vitviz.engine.hub import downloads
-from vitviz.engine.hub.catalogue import find
+from vitviz.engine.hub.catalogue import find_checkpoint as find
 from vitviz.engine.adapters.load import load
 from vitviz.errors import VitvizError
 

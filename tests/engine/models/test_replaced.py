@@ -108,14 +108,14 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     import os
     from pathlib import Path
     from vitviz.engine.adapters import load
-    from vitviz.engine.hub.catalogue import find
+    from vitviz.engine.hub.catalogue import find_checkpoint as find
     from vitviz.errors import VitvizError
     own = load.load_weights_into
     def cut(*given):
         os.truncate({str(path)!r}, 100)  # as `cp` does before it writes
         return own(*given)
     load.load_weights_into = cut
-    load.unchanged = lambda checkpoint: True  # it would refuse, and say why
+    load.files_unchanged = lambda checkpoint: True  # it would refuse, and say why
     try:
         found = load.load(find({str(path.parent)!r}))
         print("loaded", bool(found.model.head.weight.isfinite().all()))

@@ -21,8 +21,8 @@ _TEXTS = re.compile(r"(module\.)?(logit_scale$|text_projection|visual(_projectio
 def is_contrastive_name(name: str) -> bool:
     """Return True if a timm name denotes such a checkpoint; ones fine-tuned on ImageNet have a classifier.
 
-    >>> is_contrastive_name("vit_base_patch32_clip_224.openai"),
-    ...     is_contrastive_name("vit_base_patch32_clip_224.openai_ft_in1k")
+    >>> names = "vit_base_patch32_clip_224.openai", "vit_base_patch32_clip_224.openai_ft_in1k"
+    >>> tuple(map(is_contrastive_name, names))
     (True, False)
     """
     return bool(re.search(r"_clip_|_pe_core_|_mci_", name)) and not re.search(r"_in(1|12|21|22)k", name)

@@ -94,8 +94,8 @@ def routes(service: AnalysisService) -> list[APIRoute]:
             if name == "film.json":
                 return JSONResponse(videos.video_lengths(service, key, view, given))
             if dot and kind in ("film", "print"):
-                files = videos if kind == "film" else figures
-                return download_response(*files.asked_for(service, key, view, ending, given))
+                file = videos.video_file if kind == "film" else figures.figure_file
+                return download_response(*file(service, key, view, ending, given))
             if name in [file.name for file in seen.files]:
                 return download_response(service.file(key, view, name, given), f"vitviz-{view}-{name}")
             return array_response(service.item(key, view, name, given), PASSING if passing else KEPT)

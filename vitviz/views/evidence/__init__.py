@@ -29,8 +29,12 @@ MAPS = tuple(  # fast methods; `vitviz.METHODS` lists all
     if name not in ("attention_grad_cam", "integrated_gradients", "leave_one_out", "random", "centre")
 )
 PATCHWISE = tuple((name, TITLES[name]) for name in DENSE)
-_MADE = {
-    **{name: getattr(compute, name) for name in ("own", "best", "effects", "agreement", "writer_map")},
+_COMPUTE = {  # item -> function of subject and settings
+    "own": compute.target_by_patch,
+    "best": compute.likeliest_by_patch,
+    "effects": compute.layer_effects,
+    "agreement": compute.agreement,
+    "writer_map": compute.writer_map,
     "truth": truth.item,
     "trail": compute.trail_json,
     "writer_heads": lambda *asked: compute.upstream_sources(*asked).heads.numpy(),
@@ -246,8 +250,8 @@ class AttributionView(View):
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         trace = subject.trace
-        if name in _MADE:
-            return _MADE[name](subject, settings)
+        if name in _COMPUTE:
+            return _COMPUTE[name](subject, settings)
         if name in ("classes", "labels"):
             return json_bytes(
                 likeliest_classes(trace, compute.SHOWN) if name == "classes" else list(trace.labels)

@@ -33,7 +33,17 @@ BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
 HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
-_MADE = "cosines by_depth across facing photo tints other_tints components shares".split()
+_COMPUTE = {  # item -> function of subject and settings
+    "cosines": compute.cosines,
+    "by_depth": compute.cosines_by_depth,
+    "across": compute.cosines_across,
+    "facing": compute.cosines_to_second_patch,
+    "photo": compute.second_image,
+    "tints": compute.component_colours,
+    "other_tints": compute.second_component_colours,
+    "components": compute.component_scores,
+    "shares": compute.variance_shares,
+}
 
 
 class RepresentationsView(View):
@@ -184,8 +194,8 @@ class RepresentationsView(View):
             return compute.cosine_rows(subject, settings, settings["pins"])
         if name == "across" and trace.grid.tokens > WHOLE:
             raise WrongSetting(LocalizedText(LONG, count=WHOLE))
-        if name in _MADE:
-            return getattr(compute, name)(subject, settings)
+        if name in _COMPUTE:
+            return _COMPUTE[name](subject, settings)
         if name in ("received", "cosine", "divergence"):
             return compute.layer_array(subject, name, max(depth, 1) - 1)
         if name == "sinks":

@@ -170,7 +170,7 @@ class FaithfulnessView(View):
         return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        made = lazy.trial_compute
+        compute = lazy.trial_compute
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
         if name == "standing":
@@ -182,10 +182,12 @@ class FaithfulnessView(View):
         if name == "agreement":
             methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
             others = subject.trace.logits.numel() > 1  # classes to compare maps with
-            beside = made.sensitivity(subject, target, methods) if others else None
-            return json_bytes(to_json(made.matrix(self.whole(subject, settings), settings["score"], beside)))
+            beside = compute.class_sensitivity_column(subject, target, methods) if others else None
+            return json_bytes(
+                to_json(compute.correlation_matrix(self.whole(subject, settings), settings["score"], beside))
+            )
         if name == "verdict":
-            return json_bytes(made.ranking_json(self.whole(subject, settings), settings["score"]))
+            return json_bytes(compute.ranking_json(self.whole(subject, settings), settings["score"]))
         order = self.order(subject)
         if settings["method"] not in order:
             raise Unknown(
@@ -193,12 +195,14 @@ class FaithfulnessView(View):
             )
         if name == "panels":  # methods tested so far, in the order of requests; if complete, best first
             known = order[: order.index(settings["method"]) + 1]
-            trial = made.whole(subject, target, settings["patches_as"], known, requested_steps(settings))
+            trial = compute.evaluate_all(
+                subject, target, settings["patches_as"], known, requested_steps(settings)
+            )
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
-            return json_bytes(to_json(made.panels(trial, names, subject, settings)))
+            return json_bytes(to_json(compute.curve_panels(trial, names, subject, settings)))
         asked = settings["patches_as"], settings["method"], requested_steps(settings)
-        return json_bytes(made.one(made.evaluate_method(subject, target, *asked)))
+        return json_bytes(compute.method_json(compute.evaluate_method(subject, target, *asked)))
 
     def available_now(self, subject: ViewContext, settings: Settings) -> bool:
         if subject.survey is not None:
