@@ -91,8 +91,8 @@ def test_the_package_can_be_installed_for_a_notebook(tmp_path):
         " vitviz.server import i18n; from vitviz.server.page.components import Canvas; from"
         " vitviz.server.api import"
         " modules; from vitviz.views import VIEWS;assert len(modules.style_sheets()) > 9_000 and"
-        " all(len(i18n.translations(tag)) > 300 for tag in ('ko', 'zh-CN')) and i18n.language_script();[(Canvas(view.slug),"
-        " modules.module_source(modules.script_of(view.slug))) for view in"
+        " all(len(i18n.translations(tag)) > 300 for tag in ('ko', 'zh-CN')) and i18n.language_script();"
+        "[(Canvas(view.slug), modules.module_source(modules.script_of(view.slug))) for view in"
         " VIEWS];print(vitviz.load('vitviz-tiny').trace(vitviz.sample_image('coffee')).top(1))"
     )
     told = subprocess.run(
