@@ -14,7 +14,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
-def test_the_first_python_example_runs_as_it_stands(page):
+def test_the_first_python_example_runs_as_it_stands(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # an example writes files
     example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
     names: dict = {}
     exec(compile(example, page, "exec"), names)

@@ -96,7 +96,7 @@ function checking(key, checkpoint, state) {
     const count = (severity) => state.findings.filter((one) => one.severity === severity).length;
     const [serious, notes, numbers] = ['serious', 'note', 'number'].map(count);
     const whole = state.next === null;
-    const told = t('{serious} serious findings, {notes} notes', { serious, notes });
+    const told = t('Serious findings: {serious}, notes: {notes}', { serious, notes });
     const text = refusal || (state.findings.length || whole ? told : t('Starting …'));
     far.show({ on: Boolean(life), whole, share: state.share, start: t('Start'), text });
     summary.textContent = t('{count} numbers without a verdict', { count: numbers });
@@ -136,19 +136,13 @@ function checking(key, checkpoint, state) {
   if (!state.findings.length) run();
 }
 
-/** The button with the line that offers a check; `update` is called with the value of the facts. */
+/** The button, and the line that offers a check after a serious finding; `update` gets the value of the facts. */
 export function modelCheck() {
   const states = {}; // by checkpoint and image set
   const offers = {}; // sentence of the first serious finding, by checkpoint; '' if there is none
   const opened = new Set(); // checkpoints whose dialog was opened
   let now = /** @type {any} */ ({});
   const said = el('span');
-  const offer = el(
-    'p',
-    { class: 'vv-small vv-check-offer', hidden: true },
-    kind('serious', t('Serious')),
-    said,
-  );
   const open = () => {
     const name = `${now.checkpoint}/${place('', '')}`;
     states[name] ??= { findings: [], next: 0, images: 0, share: 0 };
@@ -156,12 +150,9 @@ export function modelCheck() {
     show();
     checking(now.key, now.checkpoint, states[name]);
   };
-  const node = el(
-    'div',
-    { class: 'vv-check' },
-    offer,
-    button(t('Check this model'), open, { class: 'vv-small vv-edit-all' }),
-  );
+  const opening = () => button(t('Check this model'), open, { class: 'vv-small vv-edit-all' });
+  const shown = { class: 'vv-small vv-check-offer', hidden: true };
+  const offer = el('div', shown, el('p', {}, kind('serious', t('Serious')), said), opening());
 
   function show() {
     const sentence = opened.has(now.checkpoint) ? '' : offers[now.checkpoint];
@@ -190,5 +181,5 @@ export function modelCheck() {
     if (!value.shipped && !(value.checkpoint in offers)) glance(value);
     show();
   }
-  return { node, update };
+  return { button: opening(), offer, update };
 }

@@ -172,10 +172,11 @@ export default function part(element, props, watch, trigger) {
     const shape = ([name, size]) => [el('dt', { text: t(name) }), el('dd', { text: t(size) })];
     const folded = el('div', {}, ...notes, el('dl', {}, ...value.shapes.flatMap(shape)));
     summary.textContent = cost;
-    if (!folded.isEqualNode(details.lastChild)) details.replaceChildren(summary, folded);
+    if (!folded.isEqualNode(details.children[1]))
+      details.replaceChildren(summary, folded, check?.button ?? '');
     const why = value.truth ? [truth(value.truth)] : [];
     // left in place: inserted again, all their contents would be restyled at every frame
-    if (!root.contains(details)) root.replaceChildren(classes.node, details, check?.node ?? '');
+    if (!root.contains(details)) root.replaceChildren(classes.node, details, check?.offer ?? '');
     while (root.firstChild !== classes.node) root.firstChild.remove();
     classes.node.before(el('h2', { text: title }), ...answer, ...other, ...why);
     classes.update();

@@ -16,7 +16,9 @@ from vitviz.errors import Stopped
 LOOKS = 0.25  # seconds between two checks of a connection
 
 COOKIE = "vitviz"  # distinguishes the browsers behind one address
-UNHEARD = 4  # seconds after which an event without a listener is abandoned
+# Seconds after which an event without a listener is abandoned. A browser opens its stream within seconds, yet
+# not while the server of a busy machine imports torch.
+UNHEARD = 15
 
 _connection: ContextVar[tuple[Request, Callable[[], bool]] | None] = ContextVar("_connection", default=None)
 _listening: Counter[str] = Counter()  # open streams per session or event name
