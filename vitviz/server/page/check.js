@@ -136,7 +136,7 @@ function checking(key, checkpoint, state) {
   if (!state.findings.length) run();
 }
 
-/** The button, and the line that offers a check after a serious finding; `update` gets the value of the facts. */
+/** The button, and the line that offers a check after a serious finding; `update` takes the facts. */
 export function modelCheck() {
   const states = {}; // by checkpoint and image set
   const offers = {}; // sentence of the first serious finding, by checkpoint; '' if there is none
