@@ -36,7 +36,7 @@ class Toy:
     def unasked(self, *_):
         raise AssertionError("nothing else is asked about")
 
-    tail = ledger = gradients = held = path = patches = cam_place = unasked
+    tail = ledger = gradients = frozen_gradients = path = patches = cam_place = unasked
 
 
 def tried(monkeypatch, values, **settings):

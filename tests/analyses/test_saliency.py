@@ -21,7 +21,9 @@ def passes(attentions, gradients, **others):
     )
     found = Gradients(3.0, torch.zeros(len(weighed) + 1, 7), {}, attentions=weighed, **others)
     trace = example_trace(GRID, layers=len(weighed))
-    unasked = {name: lambda *_: None for name in ("tail", "ledger", "held", "path", "answers", "patches")}
+    unasked = {
+        name: lambda *_: None for name in ("tail", "ledger", "frozen_gradients", "path", "answers", "patches")
+    }
     return SimpleNamespace(
         trace=trace, target=0, answer=3.0, gradients=lambda: found, cam_place=lambda: "here", **unasked
     )  # fmt: skip

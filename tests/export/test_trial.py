@@ -140,7 +140,7 @@ def test_every_method_is_told_from_the_others_and_named_once(made, inspector, tr
     assert all(detail.count(str(row[1])) == 1 for row in table.rows)
     assert not panels(made("trial", True), Legend), "the table has the samples"
     view, subject = view_contexts("trial", inspector, trace)
-    for start in (str(verdict_text(view.whole(subject, validate_settings(view, subject, {})))), *SAID):
+    for start in (str(verdict_text(view.results(subject, validate_settings(view, subject, {})))), *SAID):
         assert any(text.startswith(start) for text in said) and any(t.startswith(start) for t in detail)
 
 
@@ -212,10 +212,10 @@ def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(mad
 
 def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkeypatch):
     view, subject = view_contexts("trial", inspector, trace)
-    whole = view.whole(subject, validate_settings(view, subject, {}))
+    whole = view.results(subject, validate_settings(view, subject, {}))
     left = {name: one for name, one in whole.curves.items() if name != "chefer"}
     monkeypatch.setattr(
-        FaithfulnessView, "whole", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY})
+        FaithfulnessView, "results", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY})
     )
     for detail in (False, True):
         figure = print_view(view, subject, validate_settings(view, subject, {}), PrintStyle(detail))

@@ -88,10 +88,10 @@ def refusal(path) -> str:
 
 def test_only_an_upload_is_opened(service, own, tmp_path):
     sample_image("coffee").save(own / "mine.png")
-    assert service.pictures.keep(str(own / "mine.png"))
+    assert service.pictures.add_upload(str(own / "mine.png"))
     for path in strange(own, tmp_path):
         with pytest.raises(uploads.NotUploaded) as refused:
-            service.pictures.keep(path)
+            service.pictures.add_upload(path)
         assert str(refused.value) == refusal(path), path
 
 

@@ -97,7 +97,7 @@ def test_where_a_score_has_no_such_parts_the_panel_says_why():
         inspector = inspect(small_model(construction))
         trace = inspector.trace(noise(), ablation=vitviz.Ablation(**without) if without else None)
         short, view = ViewContext(inspector, trace), AttentionView()
-        return score.panel(view, short, view.settings({"layer": "2", "head": "2"}, short.about))
+        return score.score_panel(view, short, view.settings({"layer": "2", "head": "2"}, short.about))
 
     assert told("class")["above"].startswith("Query × key: content × content")
     assert "adds no position embedding" in told("relative positions")["above"]

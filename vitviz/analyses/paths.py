@@ -82,7 +82,7 @@ def largest_paths(
     ledger: LogitTerms, stream: Stream, basis: Tensor, shares: Float[Tensor, "layer head"], count: int = 12,
     opened: int = OPENED,
 ) -> AttributionPaths:  # fmt: skip
-    """Return the `count` paths of largest |share| that opening `opened` trails finds.
+    """Return the `count` paths of largest |share| found by extending at most `opened` partial paths.
 
     Every head is opened once in any case. `basis` is the logit's direction, see `logit_account.directions`.
     `shares` are the heads' contributions to the logit.
@@ -237,7 +237,7 @@ def _first_block_input(stream: Stream) -> tuple[list[Writer], Float[Tensor, "wri
     constant = torch.zeros_like(stream.embedding)
     if stream.entry is not None:
         deviation = stream.entry.deviation(sum(starts)).unsqueeze(-1)
-        starts = [replace(stream.entry, bias=None).held(one, deviation) for one in starts]
+        starts = [replace(stream.entry, bias=None).normalise(one, deviation) for one in starts]
         constant = constant if stream.entry.bias is None else constant + stream.entry.bias.to(constant)
     kinds = ["embedding", "positions"][: len(starts)]
     return [Writer(one) for one in (*kinds, "constant")], torch.stack([*starts, constant])

@@ -44,9 +44,9 @@ class Norm:
 
     def __call__(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Normalise every row by its own mean and deviation."""
-        return self.held(x, self.deviation(x).unsqueeze(-1))
+        return self.normalise(x, self.deviation(x).unsqueeze(-1))
 
-    def held(
+    def normalise(
         self, x: Float[Tensor, "*rows width"], deviation: Tensor | float = 1.0
     ) -> Float[Tensor, "*rows width"]:
         """Normalise every row by a given deviation; 1 if it is already divided out."""
@@ -177,7 +177,7 @@ class Projection:
         found = torch.cat([found, torch.zeros_like(found[..., :1, :, :]) + constant], dim=-3)
         found = found if self.scale is None else found * self.scale.to(found)
         if self.post is not None:
-            found = replace(self.post, bias=None).held(found, post.unsqueeze(-1))
+            found = replace(self.post, bias=None).normalise(found, post.unsqueeze(-1))
             if self.post.bias is not None:
                 found[..., -1, :, :] += self.post.bias.to(found)
         return found
@@ -218,7 +218,7 @@ class Head:
         found = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(y)
         return found if self.length is None else found / self.length(y) + self.length.added.to(y)
 
-    def held(self, y: Float[Tensor, "slot width"]) -> Head:
+    def with_length_held(self, y: Float[Tensor, "slot width"]) -> Head:
         """Return the linear map of this head with the length of y held."""
         if self.length is None:
             return self

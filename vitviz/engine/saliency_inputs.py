@@ -129,7 +129,7 @@ class SaliencyInputs:
             self._made[held] = self._once(name, lambda: self._pass(held))
         return self._made[held]
 
-    def held(self) -> Gradients:
+    def frozen_gradients(self) -> Gradients:
         return self.gradients(held=True)
 
     def answers(self, kept: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ html.register(StandaloneView, StandaloneView.frame)
 
 
 @html.register
-def _inspector(inspector: Inspector) -> str:
+def _inspector_card(inspector: Inspector) -> str:
     grid, blocks = inspector.grid(), len(inspector.model.blocks)
     rows = [
         *_facts(inspector.checkpoint),
@@ -67,7 +67,7 @@ def _inspector(inspector: Inspector) -> str:
 
 
 @html.register
-def _checkpoint(checkpoint: Checkpoint) -> str:
+def _checkpoint_card(checkpoint: Checkpoint) -> str:
     return card(f"Checkpoint: {checkpoint.name}", table((), _facts(checkpoint)))
 
 
@@ -82,7 +82,7 @@ def _facts(one: Checkpoint) -> list[tuple[str, Any]]:
 
 
 @html.register
-def _listed(listed: RecordList) -> str:
+def _list_card(listed: RecordList) -> str:
     if not listed:
         return card("Nothing is listed.")
     films = not isinstance(listed[0], Checkpoint)
@@ -93,7 +93,7 @@ def _listed(listed: RecordList) -> str:
 
 
 @html.register
-def _classes(classes: Classes) -> str:
+def _classes_card(classes: Classes) -> str:
     told = f"{len(classes.labels)} unit vectors of {classes.vectors.shape[1]} numbers"
     told += f" for {classes.model}" if classes.model else ""
     caption = f"{told}; a {classes.score} of {number(classes.scale)} × cosine + {number(classes.bias)}."
@@ -102,19 +102,19 @@ def _classes(classes: Classes) -> str:
 
 
 @html.register
-def _grid(grid: Grid) -> str:
+def _grid_card(grid: Grid) -> str:
     said = f"{grid.rows} rows × {grid.cols} columns of {grid.patch[1]} × {grid.patch[0]} px"
     before = ", ".join(grid.prefix_names) or "no token"
     return card("Patch grid", caption=f"{said}; {before} before them: {grid.tokens} tokens.")
 
 
 @html.register
-def _without(without: Ablation) -> str:
+def _ablation_card(without: Ablation) -> str:
     return card("Without", caption=without.text() or "Nothing is taken away.")
 
 
 @html.register
-def _trace(trace: Trace) -> str:
+def _trace_card(trace: Trace) -> str:
     gone = 0 if trace.kept is None else trace.grid.patches - len(trace.kept)
     left_out = f", {gone} {'patch' if gone == 1 else 'patches'} left out" if gone else ""
     facts = f"{trace.length} tokens, {len(trace.layers)} layers of {trace.layers[0].heads} heads{left_out}"
@@ -142,14 +142,14 @@ def _tensor_card(tensor: NamedTensor) -> str:
 
 
 @html.register
-def _picture(picture: ImageResult) -> str:
+def _image_card(picture: ImageResult) -> str:
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != "uint8":
         return card("Pixels", f"<pre>{picture!r}</pre>")
     return card("Overlay", image(picture, "the map over its picture"))
 
 
 @html.register
-def _filters(filters: FilterComponents) -> str:
+def _filters_card(filters: FilterComponents) -> str:
     shares = ", ".join(f"{share:.1%}" for share in filters.variance[:5].tolist())
     caption = (
         f"The first {len(filters.pictures)} principal components of the embedding's filters, each scaled to"
@@ -159,7 +159,7 @@ def _filters(filters: FilterComponents) -> str:
 
 
 @html.register
-def _evidence(account: Attribution) -> str:
+def _attribution_card(account: Attribution) -> str:
     rows = [("heads", account.heads.sum().item()), *account.constants.items()]
     rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
@@ -173,7 +173,7 @@ def _evidence(account: Attribution) -> str:
 
 
 @html.register
-def _effects(effects: AblationEffects) -> str:
+def _ablation_effects_card(effects: AblationEffects) -> str:
     drawn = maps.by_layers(effects.heads, "logits")
     caption = (
         f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone;"
@@ -183,7 +183,7 @@ def _effects(effects: AblationEffects) -> str:
 
 
 @html.register
-def _writers(found: Upstream) -> str:
+def _upstream_card(found: Upstream) -> str:
     lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
     drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
     through = f" through {' and '.join(head_names(*found.via))}" if found.via else ""
@@ -199,7 +199,7 @@ def _writers(found: Upstream) -> str:
 
 
 @html.register
-def _score(found: ScoreAttribution) -> str:
+def _score_card(found: ScoreAttribution) -> str:
     order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
     pairs = [divmod(place, len(found.writers)) for place in order]
     rows = [(*(writer_name(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
@@ -215,7 +215,7 @@ def _score(found: ScoreAttribution) -> str:
 
 
 @html.register
-def _paths(found: AttributionPaths) -> str:
+def _paths_card(found: AttributionPaths) -> str:
     found = found.first(SHOWN)
     rows = [
         (" ← ".join([*head_names(*path.heads), writer_name(path.writer)]), path.share) for path in found.paths
@@ -232,7 +232,7 @@ def _paths(found: AttributionPaths) -> str:
 
 
 @html.register
-def _edges(found: EdgeAblationEffects) -> str:
+def _edge_ablation_card(found: EdgeAblationEffects) -> str:
     names = list(map(edge_name, found.edges))
     shares, effects = found.shares.numpy(), found.effects.numpy()
     drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
@@ -246,7 +246,7 @@ def _edges(found: EdgeAblationEffects) -> str:
 
 
 @html.register
-def _smallest(found: SufficientEdges) -> str:
+def _sufficient_edges_card(found: SufficientEdges) -> str:
     orders = {name: margins.mean(dim=0).tolist() for name, margins in found.margins.items()}
     rows = [
         (f"{kept} of {len(found.edges)}", *each)
@@ -263,7 +263,7 @@ def _smallest(found: SufficientEdges) -> str:
 
 
 @html.register
-def _relevance(found: SaliencyMap) -> str:
+def _saliency_card(found: SaliencyMap) -> str:
     drawn = maps.map_card(found.map, "raw, before any scaling", diverging=found.signed)
     told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else (
         f"Its numbers do not add up to the answer, {number(found.answer)}"
@@ -274,7 +274,7 @@ def _relevance(found: SaliencyMap) -> str:
 
 
 @html.register
-def _components(found: Components) -> str:
+def _components_card(found: Components) -> str:
     each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
     drawn = [maps.map_card(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
@@ -284,13 +284,13 @@ def _components(found: Components) -> str:
 
 
 @html.register
-def _distances(found: Distances) -> str:
+def _distances_card(found: Distances) -> str:
     caption = "Each head's, rows as they are, and the heads' mean as a line."
     return card("Attention distance", maps.by_layers(found.distance, "px"), caption=caption)
 
 
 @html.register
-def _survey(survey: Survey) -> str:
+def _survey_card(survey: Survey) -> str:
     drawn, rows = [], []
     for name, what in survey.quantities.items():
         sums = survey.sums[name]
@@ -307,7 +307,7 @@ def _survey(survey: Survey) -> str:
 
 
 @html.register
-def _words(found: HeadsInWords) -> str:
+def _words_card(found: HeadsInWords) -> str:
     caption = (
         f"Over {found.pictures} pictures: at most {found.shares.shape[-1]} words a head, with their shares of"
         " the variance of what it writes into the embedding; deviation is in cosines, the largest first. A"
@@ -318,7 +318,7 @@ def _words(found: HeadsInWords) -> str:
 
 
 @html.register
-def _trial(trial: Faithfulness) -> str:
+def _faithfulness_card(trial: Faithfulness) -> str:
     head = ("map", "gap", "most relevant first", "least relevant first")
     rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
     mean, reach = trial.chance()[0], trial.reach()
@@ -333,12 +333,15 @@ def _trial(trial: Faithfulness) -> str:
 
 
 @html.register
-def _experiment(found: Perturbation) -> str:
+def _perturbation_card(found: Perturbation) -> str:
     kind = KINDS[found.kind]
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]
     keeps = () if of_values else found.ways
-    kept, spread = [found.curve(way, "kept") for way in keeps], _value_spread if of_values else _spread
+    kept, spread = (
+        [found.curve(way, "kept") for way in keeps],
+        _value_and_error if of_values else _mean_and_error,
+    )
     rows = [
         (count, *(spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
         for step, count in enumerate(found.steps)
@@ -362,16 +365,16 @@ def _tensor_card(notes: Mapping[str, str]) -> str:
     return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
 
 
-def _spread(mean: float, error: float) -> str:
+def _mean_and_error(mean: float, error: float) -> str:
     return f"{mean:.1%} ± {2 * error:.1%}"
 
 
-def _value_spread(mean: float, error: float) -> str:
+def _value_and_error(mean: float, error: float) -> str:
     return f"{number(mean)} ± {number(2 * error)}"
 
 
 @html.register
-def _report(report: Report) -> str:
+def _report_card(report: Report) -> str:
     columns = "severity group sentence number threshold source advice view".split()
     rows = [[row[name] for name in columns] for row in report.rows()]
     head = ("", "check", "finding", "number", "threshold", "threshold from", "what to do", "view")

@@ -46,8 +46,12 @@ class Labels:
         self, count: int, names: Sequence[str] = (), classes: ClassNames = None, required: bool = False
     ):
         self.count, self.required = count, required
-        parts = [(_plain(part), number) for number, name in enumerate(names) for part in {*name.split(",")}]
-        whole = [(_plain(name), number) for number, name in enumerate(names)]
+        parts = [
+            (_normalised_name(part), number)
+            for number, name in enumerate(names)
+            for part in {*name.split(",")}
+        ]
+        whole = [(_normalised_name(name), number) for number, name in enumerate(names)]
         self._known = _unique(parts) | _unique(whole)  # a full label takes precedence over a part of another
         if classes is not None and not isinstance(classes, Mapping):
             classes = {name: number for number, name in enumerate(classes)}
@@ -79,7 +83,7 @@ class Labels:
     def _of(self, label: str | int | None) -> int | None:
         if not isinstance(label, str):  # an int or a NumPy integer
             return None if label is None or not 0 <= int(label) < self.count else int(label)
-        if (plain := _plain(label)) in self._known:
+        if (plain := _normalised_name(label)) in self._known:
             return self._known[plain]
         return int(label) if label.isdecimal() and int(label) < self.count else None
 
@@ -92,7 +96,7 @@ def _unique(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
     return {name: numbers.pop() for name, numbers in found.items() if len(numbers) == 1}
 
 
-def _plain(name: str) -> str:
+def _normalised_name(name: str) -> str:
     return re.sub(r"[\s_-]+", " ", name).strip().casefold()
 
 
@@ -106,7 +110,9 @@ class Boxes:
     """Object boxes by image name: (left, top, right, bottom) in pixels of the upright upload."""
 
     def __init__(self, given: Mapping[str, Sequence[Sequence[float]]]):
-        self._boxes = {name: tuple(_box(name, one) for one in several) for name, several in given.items()}
+        self._boxes = {
+            name: tuple(_parse_box(name, one) for one in several) for name, several in given.items()
+        }
         self._by_last: dict[str, str | None] = {}
         for name in self._boxes:
             for key in {PurePosixPath(name).name, PurePosixPath(name).stem}:
@@ -126,7 +132,9 @@ class Boxes:
             files = sorted(path.rglob("*.xml"))
             if not files:
                 raise VitvizError(f"In {path.name} lies no .xml file; {EXPECTED}.")
-            return cls({file.relative_to(path).with_suffix("").as_posix(): _voc(file) for file in files})
+            return cls(
+                {file.relative_to(path).with_suffix("").as_posix(): _voc_boxes(file) for file in files}
+            )
         try:
             told = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -158,7 +166,7 @@ class Boxes:
         return len(self._boxes)
 
 
-def _box(name: str, given: Any) -> Box:
+def _parse_box(name: str, given: Any) -> Box:
     try:
         left, top, right, bottom = (float(value) for value in given)
     except (TypeError, ValueError):
@@ -168,7 +176,7 @@ def _box(name: str, given: Any) -> Box:
     return left, top, right, bottom
 
 
-def _voc(file: Path) -> list[Box]:
+def _voc_boxes(file: Path) -> list[Box]:
     try:
         root = ElementTree.parse(file).getroot()
         corners = [

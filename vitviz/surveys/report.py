@@ -130,12 +130,12 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
         f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. A row a picture is"
         f" in {table}, the averages are in averages.npz, what was left out is in skipped.csv. Layers and"
         " heads count from 1 here, from 0 in the files.</p>",
-        *(_figure(name, what, survey.sums[name], quantiles[name]) for name, what in each),
-        _numbers(survey),
-        _trial(survey),
-        _words(survey),
-        _mistakes(survey),
-        _skipped(survey),
+        *(_quantity_figure(name, what, survey.sums[name], quantiles[name]) for name, what in each),
+        _numbers_table(survey),
+        _ranking_section(survey),
+        _words_section(survey),
+        _mistakes_section(survey),
+        _skipped_section(survey),
         "<h2>How it was made</h2>",
         _table(("", ""), [(name, _cell_text(value)) for name, value in survey.about.items()]),
         "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels;"
@@ -145,7 +145,7 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
 
 
-def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> str:
+def _quantity_figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> str:
     """Return the figure of a quantity by layer, or by layer and head; "" for scalars, which go to a table."""
     if what.axes not in ("layer head", "layer"):
         return ""
@@ -163,7 +163,7 @@ def _figure(name: str, what: Quantity, sums: Moments, quantiles: np.ndarray) -> 
     return f"<figure><figcaption>{_text(what.title)}</figcaption>{drawn}<small>{said}</small></figure>"
 
 
-def _numbers(survey: Survey) -> str:
+def _numbers_table(survey: Survey) -> str:
     single = ((what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes)
     rows = [
         (what.title, f"{float(sums.mean):.5g} ± {float(sums.error):.2g}", what.unit, sums.count)
@@ -172,7 +172,7 @@ def _numbers(survey: Survey) -> str:
     return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
 
 
-def _trial(survey: Survey) -> str:
+def _ranking_section(survey: Survey) -> str:
     """Return the ranking of saliency methods for each protocol as HTML; "" if not measured."""
     if "trial.most" not in survey.sums:
         return ""
@@ -195,7 +195,7 @@ def _trial(survey: Survey) -> str:
     )
 
 
-def _words(survey: Survey) -> str:
+def _words_section(survey: Survey) -> str:
     if survey.words is None:
         return ""
     said = (
@@ -206,7 +206,7 @@ def _words(survey: Survey) -> str:
     return f"<h2>Heads in words</h2>{said}{_table(('head', 'deviation', 'words'), rows)}"
 
 
-def _mistakes(survey: Survey) -> str:
+def _mistakes_section(survey: Survey) -> str:
     found = survey.mistakes
     if found is None or not found.labelled:
         return ""
@@ -228,7 +228,7 @@ def _mistakes(survey: Survey) -> str:
     return said + "<h3>Nearest misses</h3>" + _table(columns, map(row_text, found.nearest))
 
 
-def _skipped(survey: Survey) -> str:
+def _skipped_section(survey: Survey) -> str:
     if not survey.left_out:
         return ""
     more = f"<p>The first {SHOWN}; all are in skipped.csv.</p>" if survey.left_out > SHOWN else ""

@@ -229,7 +229,7 @@ class ImageTable:
         return "list in Parquet" if self.where.lower().endswith((".parquet", ".pq")) else "list in CSV"
 
     def __iter__(self) -> Iterator[SourceImage]:
-        rows = (_of_parquet if self.kind == "list in Parquet" else _of_csv)(self.where)
+        rows = (_rows_of_parquet if self.kind == "list in Parquet" else _rows_of_csv)(self.where)
         for number in count(1):
             try:
                 path, label = next(rows)
@@ -254,7 +254,7 @@ def _unreadable(path: Path, error: Exception) -> VitvizError:
     )
 
 
-def _of_csv(path: str) -> Iterator[tuple[str, str | None]]:
+def _rows_of_csv(path: str) -> Iterator[tuple[str, str | None]]:
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         column, label = _columns(reader.fieldnames or (), path)
@@ -262,7 +262,7 @@ def _of_csv(path: str) -> Iterator[tuple[str, str | None]]:
             yield row[column], (row[label] or None) if label else None
 
 
-def _of_parquet(path: str) -> Iterator[tuple[str, Any]]:
+def _rows_of_parquet(path: str) -> Iterator[tuple[str, Any]]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -424,7 +424,7 @@ def source_of(given: Any) -> Source:
         name, _, split = given[3:].partition(":")
         return HubDataset(name, split or "train")
     if isinstance(given, str | os.PathLike):
-        return _on_disk(Path(given).expanduser())
+        return _source_on_disk(Path(given).expanduser())
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
     if one or not isinstance(given, Iterable):
         raise VitvizError(
@@ -435,7 +435,7 @@ def source_of(given: Any) -> Source:
     return ImageList(given if isinstance(given, list | tuple) else list(given))
 
 
-def _on_disk(path: Path) -> Source:
+def _source_on_disk(path: Path) -> Source:
     name = path.name.lower()
     try:
         is_folder, is_file = path.is_dir(), path.is_file()

@@ -46,7 +46,7 @@ def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
     the gate held too (Ali et al. 2022, arXiv 2202.07304). It does not include the origin of the held numbers:
     why a head attends where it does is invisible. Raises UnsupportedModel if the map does not add up.
     """
-    found = _read("frozen", passes, passes.held(), at)
+    found = _read("frozen", passes, passes.frozen_gradients(), at)
     scale = max(abs(found.answer), passes.trace.size)
     if not abs(found.unexplained) <= TOLERANCE * scale:
         told = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}

@@ -91,7 +91,7 @@ class Passes(Protocol):
     def gradients(self) -> Gradients:
         """Return the model's own gradients."""
 
-    def held(self) -> Gradients:
+    def frozen_gradients(self) -> Gradients:
         """Return the gradients of the frozen linear map."""
 
     def path(self, steps: int) -> PathGradients:

@@ -268,7 +268,9 @@ class Endpoints:
         given = {"layer": layer, "head": head, "key": key, "against": against}
         given["token"] = position_of_name(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        attributed, tokens = self._service.read(subject, lambda: score.account(view, subject, settings))
+        attributed, tokens = self._service.read(
+            subject, lambda: score.score_decomposition(view, subject, settings)
+        )
         four = attributed.content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         told = {name: to_lists(getattr(attributed, name)) for name in names}
@@ -365,7 +367,7 @@ class Endpoints:
         from vitviz.analyses.faithfulness.ranking import verdict_text
         from vitviz.views.trial import compute
 
-        score, found = settings["score"], view.whole(subject, settings, alone=bool(settings["method"]))
+        score, found = settings["score"], view.results(subject, settings, alone=bool(settings["method"]))
         told = compute.ranking_json(found, score)
         return {
             **_origin(subject.trace),
@@ -450,7 +452,7 @@ class Endpoints:
         """Return the key of a sample or an upload. A bare path would be one on this server."""
         if isinstance(image, str):
             return self._service.pictures.sample(image)
-        return self._service.pictures.keep(_path(image))
+        return self._service.pictures.add_upload(_path(image))
 
 
 def _path(image: Any) -> Any:

@@ -184,7 +184,7 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
         (left.lessons.learn, do.learn, [], taught, shown | each, "learn"),
         (left.assumed.assume, do.assume, [], outputs, shown | each, "assume"),
         (left.sentences.ask, do.ask, [], outputs, shown | each, "ask"),
-        (left.assumed.keep, do.keep, [], outputs, shown, ""),
+        (left.assumed.keep, do.save_settings, [], outputs, shown, ""),
         (left.film.frame, do.frame, [], outputs, QUIET | each, ""),
         (left.facts.computed, do.computed, [], outputs, QUIET | each, "computed"),
     )

@@ -86,7 +86,7 @@ class Handlers:
         page = self.page.attempt(state, unless_gone_on(lambda now: self.page.page({**now, **WHOLE})))
         if page[0] != gr.skip():
             return page
-        said, page = page[self._notice], self.page.attempt(state, unless_gone_on(self.page.last))
+        said, page = page[self._notice], self.page.attempt(state, unless_gone_on(self.page.last_page))
         if page[self._notice] != gr.skip():
             page[self._notice] = said
         return page
@@ -97,7 +97,7 @@ class Handlers:
             return self.page.unchanged(1)
 
         def show(state: dict) -> list:
-            picture = self.service.pictures.keep(path)
+            picture = self.service.pictures.add_upload(path)
             new = {**state, "sample": None, "strokes": ""}
             return self.page.show(new, picture, self.page.checkpoint(state))
 
@@ -177,7 +177,7 @@ class Handlers:
             return self.page.unchanged()
         return self.page.again(state, {}, named=lambda name: assumed.name_with(name, text))
 
-    def keep(self, state: dict, event: gr.EventData) -> list:
+    def save_settings(self, state: dict, event: gr.EventData) -> list:
         """Save these values next to the file, with the class names, one per line."""
         labels = _text(event, "labels") or ""
         return self.page.again(

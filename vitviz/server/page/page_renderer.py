@@ -225,7 +225,7 @@ class PageRenderer:
         """Return updates that change nothing, with `more` values besides `outputs`."""
         return [gr.skip()] * (len(self.outputs) + more)
 
-    def last(self, state: dict) -> list:
+    def last_page(self, state: dict) -> list:
         """Return the state shown before the awaited one; at first only the image."""
         if state["last"].get("key"):
             return self.page(state["last"])

@@ -244,7 +244,7 @@ def decode_video(service: AnalysisService, asked: Any) -> dict[str, Any]:
     Returns:
         video (key), frames (number, seconds), step, and `most`, the frame limit of an exported video.
     """
-    key = service.videos.keep(asked.get("path") if isinstance(asked, dict) else None)
+    key = service.videos.add_upload(asked.get("path") if isinstance(asked, dict) else None)
     video = service.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in video.frames]
     return {"video": key, "frames": frames, "step": video.step, "most": videos.FRAMES}

@@ -54,7 +54,7 @@ class FrameStore:
 
         With `stays`, the frame remains after the context unless an error occurred.
         """
-        image, whose = self._images.stand(data), request_context.visitor_name()
+        image, whose = self._images.add_unchecked(data), request_context.visitor_name()
         with self._lock:
             earlier = [name for name, (owner, *_) in self._standing.items() if owner == whose]
             if not self._standing:
@@ -154,7 +154,7 @@ class VideoStore:
         self._keys, self._work = keys, work
         self._videos: Cache[Video] = Cache(limit, lambda video: sum(len(data) for *_, data in video.frames))
 
-    def keep(self, path: Any) -> str:
+    def add_upload(self, path: Any) -> str:
         """Decode an upload and return its key. Raises ImageError for no video, TooMuch if it is too long."""
         with self._work.drawing(ROOM), uploads.protect_files([uploads.resolve_upload(path)]):
             video = self._decoded(uploads.resolve_upload(path))

@@ -90,7 +90,7 @@ class ImageSets:
 
     def answers(self, given: str, key: str) -> list[list | None]:
         """Return [prediction, score, head type] per visible image: [] for none, None if not yet known."""
-        known = self._answers.peek(_cache_key(given, self._runs.run(key))) or {}
+        known = self._answers.peek(_predictions_cache_key(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
     def answering(self, given: str, key: str) -> Iterator[None]:
@@ -101,7 +101,7 @@ class ImageSets:
             yield
 
     def _hear(self, given: str, run: Run, survey: Any) -> None:
-        known = self._answers.get(_cache_key(given, run), dict)
+        known = self._answers.get(_predictions_cache_key(given, run), dict)
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
         for place, answer, score in survey.answers:
             if place < SEEN:
@@ -217,7 +217,7 @@ def require_at_most(most: int, count: int) -> None:
         raise WrongSetting(LocalizedText(MANY, most=most, count=count))
 
 
-def _cache_key(given: str, run: Run) -> tuple:
+def _predictions_cache_key(given: str, run: Run) -> tuple:
     """Return the cache key of a set's predictions."""
     return given, run.checkpoint, run.weights, run.size
 

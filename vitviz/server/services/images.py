@@ -25,7 +25,7 @@ class ImageStore:
         self._pictures: Cache[bytes] = Cache(limit, len)
         self._pixels: Cache[np.ndarray] = Cache(limit // 4, lambda pixels: pixels.nbytes)
 
-    def keep(self, path: str | os.PathLike) -> str:
+    def add_upload(self, path: str | os.PathLike) -> str:
         """Store an upload and return its key. Raises ImageError if it is no image or no upload."""
         return self.keep_bytes(uploads.read_upload(path))
 
@@ -39,7 +39,7 @@ class ImageStore:
             self._pictures.get(key, lambda: data)
         return key
 
-    def stand(self, data: bytes) -> str:
+    def add_unchecked(self, data: bytes) -> str:
         """Store unchecked bytes, which may be no image, under a random key."""
         key = self._keys.of(secrets.token_bytes(16))
         self._pictures.get(key, lambda: data)

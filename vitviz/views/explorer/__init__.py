@@ -142,7 +142,7 @@ class AttentionView(View):
         if name == "opening":
             return json_bytes(opening_head(trace))
         if name == "score":
-            return json_bytes(to_json(score.panel(self, subject, settings)))
+            return json_bytes(to_json(score.score_panel(self, subject, settings)))
         if name == "distances":
             return shared_distances(subject).distance.numpy()
         if name == "entropy":
@@ -169,7 +169,7 @@ class AttentionView(View):
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
-        found = score.arrays(self, subject, settings) if settings["beside"] == "score" else {}
+        found = score.score_arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
             maps = [self.item_values(subject, "rollout", {**settings, "token": one}) for one in picked]
             found["rollout"] = np.stack(maps)

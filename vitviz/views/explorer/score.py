@@ -33,7 +33,7 @@ RAW = "Contributions to the score itself sum to {total} of {score}, with norms h
 NOBODY = ("auto", "mean")  # settings without a token: the key of the largest weight, the mean over keys
 
 
-def account(view, subject: ViewContext, settings: Settings):
+def score_decomposition(view, subject: ViewContext, settings: Settings):
     """Return the decomposition of a score, and the names of its query, key and baseline tokens."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
@@ -51,8 +51,8 @@ def account(view, subject: ViewContext, settings: Settings):
     return found, names
 
 
-def arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    found, names = account(view, subject, settings)
+def score_arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+    found, names = score_decomposition(view, subject, settings)
     relative = found.relative.sum().item() + found.relative_rest
     return {
         "score": found.matrix.numpy(),
@@ -63,14 +63,14 @@ def arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarr
     }
 
 
-def panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
+def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     """Return the matrix and texts of the panel; without a decomposition, only the reason."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
         return {
             "notes": (LocalizedText("This head is ablated in this pass, so there is no score to explain."),)
         }
     try:
-        found, names = account(view, subject, settings)
+        found, names = score_decomposition(view, subject, settings)
     except UnsupportedModel as error:
         return {"notes": (message_of(error),)}
     every = [
@@ -138,7 +138,7 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
 
 def spec(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
     """Return the attention map with the matrix of sources beside it."""
-    told = panel(view, subject, settings)
+    told = score_panel(view, subject, settings)
     if "matrix" not in told:
         return FigureSpec(((main,),), told["notes"], width=NARROW)
     asked = join_texts(*(one for _, one in told["slots"]))

@@ -184,10 +184,12 @@ class FaithfulnessView(View):
             others = subject.trace.logits.numel() > 1  # classes to compare maps with
             beside = compute.class_sensitivity_column(subject, target, methods) if others else None
             return json_bytes(
-                to_json(compute.correlation_matrix(self.whole(subject, settings), settings["score"], beside))
+                to_json(
+                    compute.correlation_matrix(self.results(subject, settings), settings["score"], beside)
+                )
             )
         if name == "verdict":
-            return json_bytes(compute.ranking_json(self.whole(subject, settings), settings["score"]))
+            return json_bytes(compute.ranking_json(self.results(subject, settings), settings["score"]))
         order = self.order(subject)
         if settings["method"] not in order:
             raise Unknown(
@@ -216,7 +218,7 @@ class FaithfulnessView(View):
         given = subject.survey is not None or subject.trace.classes is not None
         return tuple(name for name in ORDER if given or name not in DENSE)
 
-    def whole(self, subject: ViewContext, settings: Settings, alone: bool = False):
+    def results(self, subject: ViewContext, settings: Settings, alone: bool = False):
         """Return the test of all methods, or with `alone` of one and random maps; parts are cached."""
         methods = ("random", settings["method"]) if alone else self.order(subject)
         target = parse_target(subject, settings["target"])
@@ -226,9 +228,9 @@ class FaithfulnessView(View):
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         if subject.survey is not None:
             return lazy.trial_image_set.arrays(subject.survey, settings)
-        return lazy.trial_compute.result_arrays(self.whole(subject, settings))
+        return lazy.trial_compute.result_arrays(self.results(subject, settings))
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
         if subject.survey is not None:
             return to_csv(lazy.trial_image_set.rows(subject.survey, settings))
-        return lazy.trial_compute.result_csv(self.whole(subject, settings))
+        return lazy.trial_compute.result_csv(self.results(subject, settings))

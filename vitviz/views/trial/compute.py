@@ -67,6 +67,7 @@ def evaluate_all(
     subject: ViewContext, target: ClassTarget, patches_as: str, methods: Sequence[str],
     steps: int | None = None
 ) -> Faithfulness:  # fmt: skip
+    """Return the results of several methods for one image, target and way of removal, as one object."""
     return join_results([evaluate_method(subject, target, patches_as, method, steps) for method in methods])
 
 

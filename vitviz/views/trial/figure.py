@@ -46,7 +46,7 @@ def spec(view, subject, settings, asked) -> FigureSpec:
     """
     if subject.survey is not None:
         return _of_many(view, subject, settings, asked)
-    trial, score = view.whole(subject, settings), settings["score"]
+    trial, score = view.results(subject, settings), settings["score"]
     ranked = [name for name, _ in trial.ranking(score)]
     charts = curve_panels(trial, ranked, subject, settings, settings["method"])
     lines = charts[0].series
