@@ -143,7 +143,7 @@ class Projection:
     def back(
         self, directions: Float[Tensor, "*row width"]
     ) -> tuple[Float[Tensor, "*row inner"], Float[Tensor, "*row"] | None, Float[Tensor, "*row"] | None]:
-        """Carry directions in the residual stream back to the heads, without the norms' deviations.
+        """Return directions at the heads' outputs, not divided by the norms' deviations, and two constants.
 
         Returns:
             The directions at the heads, the constant along each direction where the branch is added, and the

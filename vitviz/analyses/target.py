@@ -43,7 +43,7 @@ def resolve_target(trace: Trace, readout: ReadoutStage, target: TargetLike, rela
     label of no or several classes, a direction of another length, or a model without classes.
     """
     if isinstance(target, Tensor):
-        return _resolve_direction(trace, readout, target, relative)
+        return _target_of_direction(trace, readout, target, relative)
     if readout.head is None or trace.logits is None:
         raise VitvizError(
             f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
@@ -134,7 +134,8 @@ def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, 
     return read if norm is None else norm(read)
 
 
-def _resolve_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
+def _target_of_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
+    """Return the target of a direction at the classifier's input; VitvizError for a wrong shape or `relative`."""
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
         what = f"a tensor of shape {tuple(direction.shape)}"

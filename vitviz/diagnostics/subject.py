@@ -102,7 +102,10 @@ class CheckSubject:
     def outputs(
         self, change: Callable[[nn.Module], Any] | None = None, **settings
     ) -> Float[Tensor, "view image output"]:
-        """Return the outputs of the model, or of a copy edited by `change`, for `inputs(**settings)`."""
+        """Return the outputs for every image and its mirror image (view), of the model or of a copy.
+
+        `change` may replace parts of the copy, but not edit its weights, which are the model's.
+        """
         model, inputs = self.model, self.inputs(**settings)
         if change is not None:
             model = copies.copy_sharing_weights(model)

@@ -34,7 +34,10 @@ class CosineHead(nn.Module):
 
 
 def install_classes(model: nn.Module, classes: Classes, name: str, tokens: int) -> None:
-    """Replace a model's head by given classes. VitvizError, with both widths, if the widths differ."""
+    """Add the cosines with given classes as a model's head, in place; `tokens` is the sequence length.
+
+    Raises VitvizError, with both widths, if the widths differ.
+    """
     if classes.model not in (None, name):
         raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")
     require_known(model, "its embedding of an image")

@@ -424,7 +424,7 @@ def source_of(given: Any) -> Source:
         name, _, split = given[3:].partition(":")
         return HubDataset(name, split or "train")
     if isinstance(given, str | os.PathLike):
-        return _source_on_disk(Path(given).expanduser())
+        return _image_source_at(Path(given).expanduser())
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
     if one or not isinstance(given, Iterable):
         raise VitvizError(
@@ -435,7 +435,8 @@ def source_of(given: Any) -> Source:
     return ImageList(given if isinstance(given, list | tuple) else list(given))
 
 
-def _source_on_disk(path: Path) -> Source:
+def _image_source_at(path: Path) -> Source:
+    """Return the images at a path: of a folder, of .tar shards, or of a .csv or .parquet list."""
     name = path.name.lower()
     try:
         is_folder, is_file = path.is_dir(), path.is_file()

@@ -53,7 +53,7 @@ def loaded_own(
     own = OwnModel(module, layers, output, in_place)
     size = size or _size(model)
     noise = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
-    own.embedding, embedding = _embedding(own, noise)
+    own.embedding, embedding = _first_linear_layer(own, noise)
     recording, logits = record_pass(own, noise)
     tokens, own.embed_dim = recording.tokens[0].shape[1:]
     own.own_grid, own.order = _grid(own, noise, size, patch, prefix, tokens)
@@ -182,8 +182,8 @@ def _size(model: nn.Module) -> tuple[int, int]:
     return 224, 224
 
 
-def _embedding(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None, str]:
-    """Return the first convolution or linear layer that runs, and its path."""
+def _first_linear_layer(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None, str]:
+    """Return the first convolution or linear layer that runs, and its path and class as a text."""
     first: list[nn.Module] = []
     parts = [part for part in own.module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
     handles = [part.register_forward_pre_hook(lambda part, args: first.append(part)) for part in parts]

@@ -174,9 +174,9 @@ def position_table(model: nn.Module) -> Float[Tensor, "patch width"] | None:
 def resize_position_tables(
     model: nn.Module, sized: nn.Module, tables: Sequence[Tensor]
 ) -> list[Float[Tensor, "patch width"]]:
-    """Resize position tables of training snapshots to the grid of `sized`, as in `position_table`.
+    """Resize the position tables of snapshots that have the model's shape to the grid of `sized`.
 
-    Tables of another shape than the model's are omitted.
+    The result has the form of `position_table`.
     """
     old, new = grid_of(model), grid_of(sized)
     shapes = [[grid.rows, grid.cols] for grid in (new, old)]

@@ -91,7 +91,7 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
         if piece is not None:
             _paste_piece(found, piece, mean, stroke, box)
         elif across and down:
-            _painted(found, original, mean, stroke, box)
+            _apply_stroke(found, original, mean, stroke, box)
     return found
 
 
@@ -179,9 +179,10 @@ def _brush_mask(stroke: ImageEdit, box: tuple[int, int, int, int]) -> Bool[np.nd
     return under.view(bool)
 
 
-def _painted(
+def _apply_stroke(
     pixels: Pixels, original: Pixels, mean: tuple[int, ...], stroke: ImageEdit, box: tuple[int, int, int, int]
 ) -> None:
+    """Apply one edit to the pixels, in place."""
     left, top, right, bottom = box
     here = np.s_[top:bottom, left:right]
     if stroke.tool in ("brush", "erase"):

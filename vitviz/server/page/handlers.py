@@ -86,7 +86,7 @@ class Handlers:
         page = self.page.attempt(state, unless_gone_on(lambda now: self.page.page({**now, **WHOLE})))
         if page[0] != gr.skip():
             return page
-        said, page = page[self._notice], self.page.attempt(state, unless_gone_on(self.page.last_page))
+        said, page = page[self._notice], self.page.attempt(state, unless_gone_on(self.page.roll_back))
         if page[self._notice] != gr.skip():
             page[self._notice] = said
         return page
@@ -178,7 +178,7 @@ class Handlers:
         return self.page.again(state, {}, named=lambda name: assumed.name_with(name, text))
 
     def save_settings(self, state: dict, event: gr.EventData) -> list:
-        """Save these values next to the file, with the class names, one per line."""
+        """Write the settings and the given class names to a config beside the checkpoint's weights."""
         labels = _text(event, "labels") or ""
         return self.page.again(
             state, {}, named=lambda name: assumed.save_settings(self.service, name, labels)

@@ -225,8 +225,8 @@ class PageRenderer:
         """Return updates that change nothing, with `more` values besides `outputs`."""
         return [gr.skip()] * (len(self.outputs) + more)
 
-    def last_page(self, state: dict) -> list:
-        """Return the state shown before the awaited one; at first only the image."""
+    def roll_back(self, state: dict) -> list:
+        """Render the page as it was before a pass that failed; if there was none before, only the image."""
         if state["last"].get("key"):
             return self.page(state["last"])
         plain = {**state["last"], "sample": state.get("sample")}

@@ -217,9 +217,9 @@ def require_at_most(most: int, count: int) -> None:
         raise WrongSetting(LocalizedText(MANY, most=most, count=count))
 
 
-def _predictions_cache_key(given: str, run: Run) -> tuple:
-    """Return the cache key of a set's predictions."""
-    return given, run.checkpoint, run.weights, run.size
+def _predictions_cache_key(set_key: str, run: Run) -> tuple:
+    """Return the cache key of a set's predictions, which do not depend on edits and ablations."""
+    return set_key, run.checkpoint, run.weights, run.size
 
 
 def _trial(protocol: str) -> Any:

@@ -34,7 +34,7 @@ NOBODY = ("auto", "mean")  # settings without a token: the key of the largest we
 
 
 def score_decomposition(view, subject: ViewContext, settings: Settings):
-    """Return the decomposition of a score, and the names of its query, key and baseline tokens."""
+    """Return an attention score by the sources of query and key, and the names of the three tokens."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
     if other in NOBODY:

@@ -246,7 +246,7 @@ def sinks(subject: ViewContext) -> np.ndarray:
 
 
 def entropies(subject: ViewContext, name: str) -> np.ndarray:
-    """Return the entropies of all heads by layer: the mean over patch queries, or of each prefix token."""
+    """Return "entropy", the mean over patch queries (layer, head), or that of each prefix token."""
     found = _by_block(subject, "entropies", analyses.head_entropy)
     return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
 

@@ -27,7 +27,7 @@ def model_diagram(f: Facts) -> dict[str, Any]:
     """Return the diagram as JSON: blocks in the order of the steps, prefix tokens, and the encoder."""
     kinds = [name.split()[0] for name in f.grid.prefix_names]  # of tokens before the patches
     return {
-        "blocks": _diagram_blocks(f),
+        "blocks": _diagram_boxes(f),
         "values": f.values,
         "front": [[kind, kinds.count(kind)] for kind in dict.fromkeys(kinds)],
         "tokens": f.grid.tokens,
@@ -36,40 +36,41 @@ def model_diagram(f: Facts) -> dict[str, Any]:
     }
 
 
-def _diagram_block(step: str, name: str, size: str = "", there: bool = True) -> dict[str, Any]:
+def _diagram_box(step: str, name: str, size: str = "", there: bool = True) -> dict[str, Any]:
     """Return one block. Names in braces are filled with the values; `there` is False for absent parts."""
     return {"step": step, "name": name, "size": size, "there": there}
 
 
-def _diagram_blocks(f: Facts) -> list[dict[str, Any]]:
+def _diagram_boxes(f: Facts) -> list[dict[str, Any]]:
+    """Return the boxes of the diagram, from the image to the probabilities."""
     grid, tokens = "{rows} × {cols} of {tall} × {wide}", "{tokens} tokens"
     turned = next((f", {kind}" for kind in ("rotary", "relative") if kind in f.positions), "")
     classified, accounted = f.classes > 0, f.classes > 0 and f.accounted
     score = {"softmax": "Softmax", "sigmoid": "Sigmoid", "value": "Value"}[f.head_type]
     classifier = score if classified else "No classifier"
-    token = _diagram_block("token", tokens)
+    token = _diagram_box("token", tokens)
     token = (
-        token if "class" in f.grid.prefix_names else _diagram_block("token", "No class token", tokens, False)
+        token if "class" in f.grid.prefix_names else _diagram_box("token", "No class token", tokens, False)
     )
-    place = _diagram_block("positions", "+ positions", "{table} × {width}")
-    place = place if "learned" in f.positions else _diagram_block("positions", "No E_pos", there=False)
+    place = _diagram_box("positions", "+ positions", "{table} × {width}")
+    place = place if "learned" in f.positions else _diagram_box("positions", "No E_pos", there=False)
     return [
-        _diagram_block("picture", "Image", "{height} × {across} × 3"),
-        _diagram_block("patches", "Convolutions" if f.stem else "Patches", grid),
-        _diagram_block("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
-        _diagram_block("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
+        _diagram_box("picture", "Image", "{height} × {across} × 3"),
+        _diagram_box("patches", "Convolutions" if f.stem else "Patches", grid),
+        _diagram_box("flatten", "Flattened", "" if f.stem else "{patches} × {numbers}", not f.stem),
+        _diagram_box("embedding", "Linear embedding E", "→ {width}" if f.stem else "{numbers} → {width}"),
         token,
         place,
-        _diagram_block(
+        _diagram_box(
             "attention", "Attention", "{heads} × {dim}" + turned if turned else "{heads} heads × {dim}"
         ),
-        _diagram_block("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
-        _diagram_block("layers", "Encoder", "× {layers}"),
-        _diagram_block("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
-        _diagram_block("probabilities", classifier, "{classes}" * classified, classified),
-        _diagram_block("sum", "{together} terms" if accounted else "No terms", there=accounted),
-        _diagram_block("without", "Ablate a head", there=accounted),
-        _diagram_block("path", "One path", there=accounted),
+        _diagram_box("layers", "MLP", "{width} → {mlp} → {width}" if f.mlp else ""),
+        _diagram_box("layers", "Encoder", "× {layers}"),
+        _diagram_box("readout", _READ.get(f.pool, "y"), "{read} → {classes}" if classified else "{read}"),
+        _diagram_box("probabilities", classifier, "{classes}" * classified, classified),
+        _diagram_box("sum", "{together} terms" if accounted else "No terms", there=accounted),
+        _diagram_box("without", "Ablate a head", there=accounted),
+        _diagram_box("path", "One path", there=accounted),
     ]
 
 
