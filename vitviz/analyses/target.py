@@ -135,7 +135,7 @@ def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, 
 
 
 def _target_of_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
-    """Return the target of a direction at the classifier's input; VitvizError for a wrong shape or `relative`."""
+    """Return the target of a direction at the classifier's input; VitvizError for a wrong shape."""
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
         what = f"a tensor of shape {tuple(direction.shape)}"

@@ -414,7 +414,7 @@ class Inspector(NotebookDisplay):
         return parts.parts_of(self.placed.at(self.placed.size(size)))
 
     def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> ReadoutStage:
-        """Return the computation between heads and logits at a size, on a `device`.
+        """Return the weights from all layers' heads to the logits: W_O, norms, pooling and classifier.
 
         Raises UnsupportedModel, with the reason, for a model whose computation is not understood.
         """

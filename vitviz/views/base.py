@@ -286,7 +286,7 @@ class View(ABC):
         return self.unsupported(subject)
 
     def misses_patches(self, subject: ViewContext) -> bool:
-        """True if the view is unavailable only because patches were dropped."""
+        """True if the view needs every patch and patches were dropped."""
         return self.every_patch and subject.trace is not None and subject.trace.kept is not None
 
     def available_now(self, subject: ViewContext, settings: Settings) -> bool:

@@ -224,6 +224,7 @@ class IntListSetting(Control):
         return rf"\d{{1,5}}(\.\d{{1,5}}){{0,{self.most - 1}}}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> tuple[int, ...]:
+        """Return the numbers of a text such as "1.2.5"; () for an empty one."""
         parts = text.split(".") if text else []
         high = _largest(self.maximum, about)
         if len(parts) > self.most or not all(_counts(part, high) for part in parts):

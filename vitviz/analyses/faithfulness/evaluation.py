@@ -164,7 +164,7 @@ def evaluate_methods(
         Stopped: the computation was cancelled.
     """
     checked_steps(steps)
-    classes, answer = _classes(passes)
+    classes, answer = _classes_and_prediction(passes)
     names, shares = _names(methods, chance, passes.trace), _shares(shares)
     tell = progress or (lambda share, what: None)
     maps, refused = compute_maps(passes, names, made, lambda done, name: tell(0.5 * done, name), steps)
@@ -216,7 +216,8 @@ def compute_maps(
     return maps, refused
 
 
-def _classes(passes: Passes) -> tuple[tuple[int, ...], int | None]:
+def _classes_and_prediction(passes: Passes) -> tuple[tuple[int, ...], int | None]:
+    """Return the target's class, or both of (a, b), and the prediction; VitvizError for a direction."""
     if isinstance(passes.target, Tensor) or passes.trace.logits is None:
         raise VitvizError(
             "A trial asks about classes, whose scores it watches; hand in a class, or (a, b) for a"

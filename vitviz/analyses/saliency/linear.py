@@ -73,7 +73,7 @@ def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMa
     image is a choice, and pixels of the mean colour get nothing.
     """
     checked_steps(steps)
-    _require_pixels(passes, passes.gradients().pixels)
+    _require_pixel_map(passes, passes.gradients().pixels)
     path, change = passes.path(steps or FIRST), None
     while steps is None and path.steps < MOST and (change is None or not change <= CLOSE):
         finer = passes.path(2 * path.steps)
@@ -118,7 +118,7 @@ def hires_cam(passes: Passes) -> SaliencyMap:
 def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyMap:
     grid, depths = passes.trace.grid, len(found.tokens)
     if at == "pixels":
-        _require_pixels(passes, found.pixels)
+        _require_pixel_map(passes, found.pixels)
         return SaliencyMap(
             method, found.pixels, found.answer, at, None, found.constants_after(-1), adds_up=True
         )
@@ -134,7 +134,8 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyM
     return SaliencyMap(method, cells, found.answer, place, prefix, found.constants_after(depth), adds_up=True)
 
 
-def _require_pixels(passes: Passes, pixels) -> None:
+def _require_pixel_map(passes: Passes, pixels) -> None:
+    """Raise UnsupportedModel if there is no map at pixels: behind a stem they belong to no patch."""
     if pixels is None:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(STEM)))
 

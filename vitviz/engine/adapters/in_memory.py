@@ -156,6 +156,7 @@ def _is_of(library: str, model: nn.Module) -> bool:
 
 
 def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
+    """Copy a plain ViT of timm, with its record; VitvizError without normalisation in record or `given`."""
     record = dict(getattr(model, "pretrained_cfg", None) or {})
     if not record and given.mean is None:
         raise VitvizError(

@@ -49,7 +49,7 @@ FLOAT32 = (
 TOLERANCE = 1e-4  # relative to the largest value
 
 
-class _Wide:
+class _AllTokensPass:
     """Pass that records branches at all tokens and frees recorded tensors that are not needed."""
 
     def __init__(self, own: capture.Pass, model: nn.Module, blocks: list[nn.Module]):
@@ -104,7 +104,7 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
 def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:
     """Record all contributions of a model for an input batch of one; see `stream_of`."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
-    listener = _Wide(capture.Pass(len(blocks), False, {}, edit), model, blocks)
+    listener = _AllTokensPass(capture.Pass(len(blocks), False, {}, edit), model, blocks)
     with inference_context(pixels.device), capture.listening(model, blocks, listener):
         model(pixels)
     recording, branches = listener.own.recording, listener.branches

@@ -59,7 +59,7 @@ class _OwnPass:
                 if isinstance(part := getattr(block, moment, None), nn.Module):
                     yield part.register_forward_hook(self._part(moment, layer))
         if self.model.embedding is not None:
-            yield self.model.embedding.register_forward_hook(self._embed)
+            yield self.model.embedding.register_forward_hook(self._keep_embedding)
 
     def _entering(self, layer: int):
         def enter(module, args, named):
@@ -115,7 +115,8 @@ class _OwnPass:
 
         return change
 
-    def _embed(self, module, args, output) -> None:
+    def _keep_embedding(self, module, args, output) -> None:
+        """Keep the first output of the user's embedding module."""
         if threading.get_ident() == self._thread and self.embedded is None and isinstance(output, Tensor):
             self.embedded = output.detach().clone()
 

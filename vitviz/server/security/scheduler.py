@@ -207,7 +207,7 @@ class FairScheduler:
         return not taken or taken + request.nbytes <= self._budget
 
     def _standing_back(self, request: ScheduledRequest) -> Callable[[], bool]:
-        """Return a check that pauses an expensive turn while others compute.
+        """Return a check that pauses an expensive turn while others compute, and never ends it.
 
         A pause lasts at most as long as the turn has computed since the previous one, and at most 2 s.
         """

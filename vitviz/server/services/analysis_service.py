@@ -76,7 +76,7 @@ class AnalysisService:
                 lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
             )
         run = self.runs.run(key)
-        trace = self._traces.within(self.work.hold_place, key, lambda: self._traced(key, run))
+        trace = self._traces.within(self.work.hold_place, key, lambda: self._compute_trace(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
         return ViewContext(
             lambda: self.runs.inspector(run),
@@ -320,7 +320,8 @@ class AnalysisService:
         picture = self.pictures.ground(run.picture, run.strokes)
         return lambda: self.subject(self.look(picture, run.checkpoint, run.size))
 
-    def _traced(self, key: str, run: Run):
+    def _compute_trace(self, key: str, run: Run):
+        """Compute the trace of a run in a turn, counting progress under `key`; `subject` caches it."""
         inspector = self.runs.inspector(run)
         if inspector.classes is not None:  # text classes do not affect the pass
             changes = {"without": run.without, "strokes": run.strokes}

@@ -34,7 +34,7 @@ class RunStore:
 
     def of(self, picture: str, checkpoint: str, size: tuple[int, int] | None, **changes) -> Run:
         """Return a run with the weights that its checkpoint's name currently denotes."""
-        weights = _weights_of(self._checkpoints.inspector(checkpoint))
+        weights = _weights_digest(self._checkpoints.inspector(checkpoint))
         return Run(picture, checkpoint, size, weights=weights, **changes)
 
     def run(self, key: str) -> Run:
@@ -70,7 +70,7 @@ class RunStore:
     def inspector(self, run: Run):
         """Return a run's inspector. Raises CheckpointError if its name now denotes other weights."""
         inspector = self._checkpoints.inspector(run.checkpoint)
-        if _weights_of(inspector) != run.weights:
+        if _weights_digest(inspector) != run.weights:
             raise CheckpointError(
                 f"The weights of {run.checkpoint} have been replaced on the server since this picture was"
                 " looked at. Look at it again."
@@ -78,6 +78,7 @@ class RunStore:
         return inspector
 
 
-def _weights_of(inspector) -> str:
+def _weights_digest(inspector) -> str:
+    """Return the SHA-256 of the checkpoint's files, which tells replaced weights; "" if unknown."""
     identity = inspector.checkpoint.identity
     return identity.digest if identity else ""

@@ -53,6 +53,7 @@ class PatchesView(View):
     items = (drawing_item("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the normalisation's mean and std, and the width of the embedding, for the script."""
         preprocessing = subject.inspector.preprocessing
         return {
             "mean": list(preprocessing.mean),

@@ -241,6 +241,7 @@ class RepresentationsView(View):
         return () if settings["show"] == "heads" else setting_frames("depth", settings, about)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return the arrays of the selected panel: similarity, components, norms or heads."""
         names = {
             "similarity": ("similarity", "line", "pinned"),
             "components": ("components", "shares", "tints"),
