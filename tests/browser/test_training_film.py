@@ -104,7 +104,7 @@ def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
     at(page, "vitviz-tiny@3000")
     expect(slider).to_have_value("2")
     told = page.locator("#vitviz-film .vv-film-why")
-    expect(told).to_contain_text("A phase of the training ended here")
+    expect(told).to_contain_text("A training phase ended here")
     page.get_by_role("button", name="Play the training").click()
     at(page, "vitviz-tiny")
     expect(told).to_contain_text("no information")

@@ -183,7 +183,7 @@ def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
     for view in ("patches", "filters", "positions", "distance"):
         with pytest.raises(VitvizError, match="no video over the layers"):
             vitviz.animation(view, inspector, photo, over="layers")
-    with pytest.raises(VitvizError, match="Only logit attribution grows"):
+    with pytest.raises(VitvizError, match="Only logit attribution can be shown layer by layer"):
         vitviz.animation("evidence", inspector, photo, over="layers", method="frozen")
     with pytest.raises(VitvizError, match="many steps"):
         vitviz.animation("tour", inspector, photo)

@@ -62,7 +62,7 @@ def test_what_is_put_around_a_model_is_taken_off(wrap):
 
 
 def test_a_hook_that_changes_the_answer_is_not_overlooked():
-    """No timm model answers so: the module is looked into as it is, with its hook."""
+    """No timm model answers so: the module is inspected directly, with its hook."""
     model = small()
     model.blocks[0].register_forward_hook(lambda module, args, output: output.flip(-1))
     inspector = inspected(model, size=32)

@@ -51,7 +51,7 @@ export default function part(element, props, watch, trigger) {
     const legend = el('legend', { text: titles()[item.name] });
     if (!item.choices.length) {
       const text = t(
-        'Inferred from names and shapes. A mapping file next to the weights makes it certain, ' +
+        'Inferred from names and shapes. Confirm the mapping in a file next to the weights, ' +
           'including whether the last norm is before the average (norm.*) or after it (fc_norm.*).',
       );
       return el('fieldset', {}, legend, el('p', { class: 'vv-small', text }));

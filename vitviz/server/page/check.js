@@ -99,10 +99,10 @@ function checking(key, checkpoint, state) {
     const told = t('Serious findings: {serious}, notes: {notes}', { serious, notes });
     const text = refusal || (state.findings.length || whole ? told : t('Starting …'));
     far.show({ on: Boolean(life), whole, share: state.share, start: t('Start'), text });
-    summary.textContent = t('{count} numbers without a verdict', { count: numbers });
+    summary.textContent = t('Numbers without a verdict: {count}', { count: numbers });
     details.hidden = !numbers;
     for (const one of files) one.hidden = !state.findings.length;
-    const images = t('Checked with {count} images.', { count: state.images });
+    const images = t('Images checked: {count}.', { count: state.images });
     const limits = t('A check without findings does not prove that a model is right.');
     basis.textContent = [state.images ? images : '', limits].filter(Boolean).join(' ');
   }

@@ -6,12 +6,12 @@ import { t } from '../../frontend/i18n.js';
 import { tip } from '../../frontend/pointer.js';
 
 const SAID = [
-  t('ablation: Running the model without a head, an MLP or a patch (vitviz.Ablation).'),
+  t('ablation: Removing a head, an MLP or a patch during a pass (vitviz.Ablation).'),
   t(
     'activation patching: Replacing the tokens from one layer on by those of another image ' +
       '(Ablation(other=…, at=…)).',
   ),
-  t('attention: For each head and query, weights over all keys that sum to 1.'),
+  t('attention: For each head and query, weights that sum to 1 over all keys.'),
   t('CKA: Centred kernel alignment: how similarly two layers represent the same images, from 0 to 1.'),
   t('class token: A token that belongs to no patch, put before the patches; most classifiers read it.'),
   t('direct logit attribution: A logit as the sum of the contributions of every head, MLP and bias.'),

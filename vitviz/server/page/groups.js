@@ -35,7 +35,7 @@ export default function part(element, props) {
 
   root.hidden = false;
   root.removeAttribute('role');
-  root.replaceChildren(el('nav', { 'aria-label': t('Questions') }, ...groups.map(({ node }) => node)));
+  root.replaceChildren(el('nav', { 'aria-label': t('View groups') }, ...groups.map(({ node }) => node)));
   whenChanged(document.body, ['aria-selected', 'data-ready'], light);
   light();
   if (!first()) return;

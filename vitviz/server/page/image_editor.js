@@ -65,7 +65,7 @@ export function board(props, trigger) {
   let pictures = {}; // edited and original image, with size and edits
   let scale = 1;
 
-  const title = t('Arrow keys move brush or piece (Shift: 10 pixels); Enter lowers or lifts it');
+  const title = t('Arrow keys move brush or region (Shift: 10 px); Enter starts or ends a stroke');
   const named = { role: 'application', 'aria-label': t('Image to edit') };
   const canvas = el('canvas', { tabindex: 0, ...named, title });
   const plot = div('vv-board-plot', canvas);

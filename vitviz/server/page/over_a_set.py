@@ -81,7 +81,7 @@ class ImageSetPanel:
         try:
             view, given = service.view(slug), state.get("set", "")
             if not view.averages:
-                raise Unknown(f"{view.title} has no average over a set of pictures.")
+                raise Unknown(f"{view.title} has no average over an image set.")
             way, pictures = view.image_set_setting(way), service.sets.pictures(given)
             require_at_most(view.most_pictures, len(pictures))
             second = state.get("second_key") if view.paired else None

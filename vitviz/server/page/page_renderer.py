@@ -75,7 +75,7 @@ class SidebarComponents:
                 [(translatable(text), value) for text, value in PAIRS],
                 value=None,
                 label=translatable("Suggested pairs"),
-                info=translatable("Loads two checkpoints; most are downloaded from the hub"),
+                info=translatable("Loads two checkpoints, mostly downloaded from the hub"),
                 elem_id="vitviz-pairs",
             )
             pixels = translatable(

@@ -87,7 +87,7 @@ export default function part(element) {
     [t('Space'), t('Play or stop'), { ' ': play }],
     [
       '← → ↑ ↓, Enter',
-      t('Arrow keys move brush or piece (Shift: 10 pixels); Enter lowers or lifts it'),
+      t('Arrow keys move brush or region (Shift: 10 px); Enter starts or ends a stroke'),
       null,
     ],
     ['Esc', t('Stop presenting'), { Escape: () => turn(false) }],

@@ -35,7 +35,7 @@ export default function part(element, props, watch, trigger) {
     el('p', { class: 'vv-small', text: note }),
   );
   const title = t(
-    'Labels, each with a vector as long as the embedding. Links work while the server keeps the file.',
+    'One vector per label, of the embedding’s size. Links work while the server keeps the file.',
   );
   root.removeAttribute('role');
   root.replaceChildren(sentences, el('label', { title }, t('Vectors as classes (file)'), file), held);

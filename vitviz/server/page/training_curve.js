@@ -94,8 +94,8 @@ export const training = {
   curve: () => t('Curve'),
   says: () =>
     t(
-      'Loss (nats) and accuracy on the validation images. The finished model is an average of ' +
-        'weights from during training.',
+      'Loss (nats) and accuracy on the validation images. The finished model averages ' +
+        'weights collected during training.',
     ),
   pause: () => 900,
   draw: drawCurve,
@@ -112,8 +112,8 @@ export const training = {
       ].filter(([, value]) => value !== null),
       why: parted(frames, frame)
         ? t(
-            'A phase of the training ended here with the average of its weights. The next phase ' +
-              'started from it with large steps, so accuracy drops at first.',
+            'A training phase ended here by averaging its weights. The next phase restarts from ' +
+              'this average with a high learning rate, so accuracy drops at first.',
           )
         : t(
             'An untrained ViT has no information about which patches are neighbours. All views ' +

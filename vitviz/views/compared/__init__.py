@@ -105,11 +105,11 @@ class SimilarityView(View):
     items = (
         Item(
             "cka", "depth other",
-            "CKA of each depth with the other's; of its training, each depth with itself at every step kept",
+            "CKA of every two depths; over the training, of each depth with itself at every stored step",
             depends=("tokens", "against"),
         ),
         Item(
-            "error", "depth other", "its standard error, NaN for fewer than four minibatches",
+            "error", "depth other", "standard error of the CKA, NaN for fewer than four minibatches",
             depends=("tokens", "against"),
         ),
         as_json("matrix", "both", "tokens", "against"),

@@ -23,7 +23,7 @@ class AttentionDistanceView(View):
     endpoint = "attention_distance"
     averages = True
     words = ViewTexts.of_paper(r"""
-        Some heads attend only to nearby patches, like a convolution; others span the image from layer 1 on.
+        Some heads attend only to nearby patches, like a convolution; others everywhere, even in layer 1.
 
         Each dot is a head. Higher dots attend farther. The dashed line is uniform attention.
 

@@ -18,7 +18,7 @@ from vitviz.views.subject import Settings, ViewContext
 
 _NO_HEAD = "{checkpoint} has no classifier, so there is no logit to attribute."
 _UNBALANCED = "No logit attribution for this prediction: {reason}"
-ONE_MAP = "Only logit attribution grows layer by layer; the maps of other methods cover all layers at once."
+ONE_MAP = "Only logit attribution can be shown layer by layer; other methods' maps cover all layers."
 _ASKED = ("target", "relative")
 _MAPPED = (*_ASKED, "method", "chosen", "until")
 _TRAIL = (*_ASKED, "chosen", "trail")
@@ -82,7 +82,7 @@ class AttributionView(View):
         first. LayerScale multiplies the output of a branch. Attention pooling and its MLP are separate terms.
         The map sums the heads' contributions by source patch. *Component ablation*: the output of a head or
         an MLP is replaced by its mean over other images (shipped checkpoints: from their training set;
-        otherwise vitviz's own photographs). The drop is the logit before ablation minus the logit after.
+        otherwise vitviz's own images). The drop is the logit before ablation minus the logit after.
         *Logit lens*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, for the classifier's input and for each
         patch alone. *Upstream sources*: the input of head $h$ at token $j$ is a sum over the embedding, the
         position and the outputs of all earlier heads, biases and MLPs at that token. With $A$ and $\sigma$
@@ -96,7 +96,7 @@ class AttributionView(View):
         logit with the contribution.
 
         The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
-        the norm's mean moved onto the direction; logit lens: Vilas et al. 2023 (arXiv 2310.18969)
+        the norm's centring applied to u; logit lens: Vilas et al. 2023 (arXiv 2310.18969)
 
         These are direct effects only: the effect of an early head through later layers is credited to those
         layers. In a late layer, the token at a position is already a mixture. The start is the same for every
@@ -153,20 +153,20 @@ class AttributionView(View):
         IntListSetting("patches", maximum="patches", most=400),  # contributions per head count only these
     )
     items = (
-        Item("map", "row col", "heads' shares by source patch, logits", depends=_MAPPED, signed=True),
+        Item("map", "row col", "head contributions by source patch, logits", depends=_MAPPED, signed=True),
         Item(
             "explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")
         ),
-        Item("heads", "layer head", "each head's share, logits", depends=(*_ASKED, "patches")),
-        Item("mlps", "layer", "each MLP's share, logits", depends=_ASKED),
+        Item("heads", "layer head", "each head's contribution, logits", depends=(*_ASKED, "patches")),
+        Item("mlps", "layer", "each MLP's contribution, logits", depends=_ASKED),
         Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
         Item(
             "lines",
             "line",
-            "start, pooling, norm's bias, head's bias, logit, sum; norm, of a difference",
+            "start, pooling, norm bias, classifier bias, logit, sum; for differences also the norm",
             depends=_ASKED,
         ),
-        Item("sources", "group", "heads' shares from patches and from each prefix token", depends=_ASKED),
+        Item("sources", "group", "heads' contributions from patches and each prefix token", depends=_ASKED),
         drawing_item("forming", "depth class", "probability, or value, by depth, norm afresh"),
         drawing_item("share", "depth", "share of the target so far, logits", *_ASKED),
         drawing_item("own", "row col", "each patch's own answer", "target", "depth"),

@@ -55,14 +55,15 @@ class PerturbationsView(View):
         random, never in the original order. The metric is the probability $\bar x$ of the class predicted for
         the whole image, or the fraction of samples that keep this prediction. The band is $\bar x \pm 2 s /
         \sqrt{10}$, where $s$ is the standard deviation over samples. With nothing dropped, the result is the
-        usual prediction. With everything dropped, the result is the prediction for an empty image: an image
-        without patches, an image of the mean colour where the classifier reads the patches, or a black image.
+        usual prediction. With everything dropped, the result is the prediction for an empty image: no
+        patches, the mean colour if the classifier reads the patches, or black.
         The other experiments change the model's input image. It is shifted by up to two patches to each side,
-        or rotated both ways, with its mean colour in the empty area; mixed by a fraction $a$ with its luma
-        $0.299 R + 0.587 G + 0.114 B$, or with the edges of the luma (Sobel); the $\lfloor a N \rfloor$
-        patches farthest from the centre come from another image; or in every patch a fraction $a$ of the
-        deviation from the patch's mean colour is exchanged for that of another image. For these experiments,
-        mean and error are over the directions, or over the other images that come with vitviz.
+        or rotated both ways, with its mean colour in the empty area. Or it is mixed by a fraction $a$
+        with its luma $0.299 R + 0.587 G + 0.114 B$, or with the edges of the luma (Sobel). Or the
+        $\lfloor a N \rfloor$ patches farthest from the centre come from another image. Or, in every patch, a
+        fraction $a$ of the deviation from the patch's mean colour is exchanged for that of another image. For
+        these experiments, mean and error are over the directions, or over the other images that come with
+        vitviz.
 
         Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper
 
@@ -87,21 +88,21 @@ class PerturbationsView(View):
     items = (
         Item(
             "probability", "way step draw",
-            "of the whole picture's answer: patches left out and painted black, or the one way that there is;"
-            " NaN where that does not exist",
+            "of the class predicted for the whole image: patches left out and painted black, or the only way;"
+            " NaN if not applicable",
             depends=("kind",),
         ),
-        Item("kept", "way step draw", "1 where the answer stays the likeliest, else 0", depends=("kind",)),
+        Item("kept", "way step draw", "1 if the prediction is kept, else 0", depends=("kind",)),
         Item(
             "value", "way step draw",
-            "of a head of values, which has no probability and keeps no answer, the largest; else NaN",
+            "for regression, the output that is largest for the whole image; else NaN",
             depends=("kind",),
         ),
         Item("steps", "step", "how many patches, pieces, pixels, degrees or per cent",
              "int32", depends=("kind",)),
         Item(
             "orders", "order draw patch",
-            "in which order patches are dropped; shuffled, which patch stands at each place, by step",
+            "order of dropping patches; if shuffled, the patch at each position, by step",
             "int32", depends=("kind",),
         ),
         as_json("point", "one step's answers", "kind", "step"),

@@ -51,8 +51,8 @@ class AttentionView(View):
         bias where the model has them. *Attends to* is a row of $A$: the weights of this token on all tokens,
         which sum to 1. *Attended by* is a column: the weights of all tokens on this token; a column has no
         fixed sum. Prefix tokens are listed beside the image with their weights as numbers, because a map of
-        patches hides them. *Score by source*: with norms held fixed, $q$ and $k$ are sums over the embedding,
-        heads, MLPs and biases that wrote the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of
+        patches omits them. *Score by source*: with norms held fixed, $q$ and $k$ are sums over the embedding,
+        heads, MLPs and biases that form the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of
         these sources. The mean over all keys, or the score of another key, is subtracted: a term that is
         equal for all keys changes no attention. Position is the direct part of $E_{pos}$ alone; everything
         else is content.
@@ -79,7 +79,7 @@ class AttentionView(View):
         Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),
         Choice(
             "show",
-            "Large image",
+            "Main map",
             options=(("head", "This head"), ("mean", "Mean of heads"), ("rollout", "Rollout")),
         ),
         Choice(

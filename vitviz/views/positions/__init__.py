@@ -35,7 +35,7 @@ class PositionsView(View):
     words = ViewTexts.of_paper(r"""
         The model must learn which patches are neighbours, through its position embeddings.
 
-        Each tile is one patch. A bright spot crossing its row and column means that the layout was learned.
+        Each tile is one patch. A bright spot with a bright row and column means that the layout was learned.
 
         $S_{rc,r'c'} = \cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of the
         class token and other prefix tokens are excluded. The similarities are drawn as a grid of tiles, one

@@ -75,7 +75,7 @@ export default () => ({
     const own = outline(detailPlot, 'vv-pinned');
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
-    const lead = t('In Perturbations, two checkpoints that differ only in their positions:');
+    const lead = t('Compare position embeddings in Perturbations:');
     const lesson = leads(self, lead, 'experiment', { kind: 'shuffle' });
     const beside = div('vv-stack vv-detail', name, detailPlot, said, bar.node, lesson);
     self.figure.append(div('vv-row vv-positions', plot, beside));

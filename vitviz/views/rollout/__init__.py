@@ -57,7 +57,7 @@ class RolloutView(View):
     words = ViewTexts.of_paper(r"""
         Rollout multiplies attention across layers to estimate which patches reached the output.
 
-        Bright patches reached the classifier. Click a patch to see which patches reached that patch instead.
+        Bright patches carry most weight for the classifier. Click a patch to use that patch as the query.
 
         Heads are fused to $\bar A_l$ (mean, max or min). Optionally, the smallest entries in patch columns
         are discarded, never those in a prefix token's column. The skip connection is added as $\tilde A_l = r
@@ -216,9 +216,9 @@ def _share(subject, settings, values: np.ndarray) -> str:
     if settings["difference"] == "on":
         return LocalizedText("Change summed over all patches: {share}.", share=fixed(share))
     if not names:
-        return LocalizedText("All of it is on patches: {share}.", share=f"{share:.3g}")
+        return LocalizedText("All attention on patches: {share}.", share=f"{share:.3g}")
     tokens = LocalizedText("the prefix tokens ({names})", names=join_texts(*map(prefix_name, names), by=", "))
     tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
     return LocalizedText(
-        "{share} of it is on patches, the rest on {tokens}.", share=f"{share:.2f}", tokens=tokens
+        "Attention: {share} on patches, the rest on {tokens}.", share=f"{share:.2f}", tokens=tokens
     )

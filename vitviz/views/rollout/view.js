@@ -72,8 +72,8 @@ function sentence(self) {
   const share = total(chosen(self));
   if (differs(self)) return t('Change summed over all patches: {share}.', { share: fixed(share, 3) });
   const names = self.grid.prefix.map((name) => t(name));
-  if (!names.length) return t('All of it is on patches: {share}.', { share: number(share, 3) });
-  return t('{share} of it is on patches, the rest on {tokens}.', {
+  if (!names.length) return t('All attention on patches: {share}.', { share: number(share, 3) });
+  return t('Attention: {share} on patches, the rest on {tokens}.', {
     share: share.toFixed(2),
     tokens:
       names.length === 1
@@ -88,8 +88,8 @@ const fares = (self) =>
     'p',
     { class: 'vv-text vv-fares' },
     t(
-      'With top patches removed first, the prediction of vitviz-tiny survives until {rollout} % are ' +
-        'gone, {ledger} % with the map of Attribution, {random} % in random order (mean of 500 ' +
+      'With top patches removed first, vitviz-tiny keeps its prediction until {rollout} % are ' +
+        'removed; by the map of Attribution {ledger} %, in random order {random} % (mean of 500 ' +
         'images). All classes get the same map.',
       { rollout: 35, ledger: 20, random: 65 },
     ),

@@ -67,8 +67,8 @@ class RepresentationsView(View):
 
         Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
 
-        Similar vectors do not show that the model uses the similarity, and no colour means foreground. Clean
-        maps of models with registers need not show how well local information is integrated. Heads with
+        Similar vectors do not show that the model uses the similarity, and no colour means foreground. A
+        clean map of a model with registers is no proof that local information is well integrated. Heads with
         similar attention may still process the attended tokens differently.
     """)
     arrays = {"basis": "component width", "mean": "width", "grid": "side"}
@@ -142,7 +142,7 @@ class RepresentationsView(View):
         Item(
             "facing",
             "row col",
-            "cosine of each patch with the chosen one of the second photograph, if there is",
+            "cosine of each patch with the chosen patch of the second image, if any",
             depends=(*_TOKENS, "other", "partner"),
         ),
         drawing_item(
@@ -156,8 +156,8 @@ class RepresentationsView(View):
         Item("usual", "depth figure", "median and MAD of the patches' norms"),
         Item("largest", "depth rank figure", "largest numbers: value, token and channel from 0"),
         Item("typical", "depth", "median magnitude of all numbers"),
-        Item("received", "head token", "share of the block's attention that arrives", depends=("depth",)),
-        Item("sinks", "layer head figure", "largest such share, and the token that it arrives at"),
+        Item("received", "head token", "fraction of each head's attention on each token", depends=("depth",)),
+        Item("sinks", "layer head figure", "largest such fraction, and the token that receives it"),
         Item("entropy", "layer head", "mean entropy of the patches' attention, nats"),
         Item("prefix_entropy", "layer head prefix", "entropy of each prefix token's attention, nats"),
         Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),

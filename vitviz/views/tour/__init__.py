@@ -151,7 +151,7 @@ class TourView(View):
             for name, values, colour, dash in lines
         )  # fmt: skip
         ends = (0.0, float(depth[-1])), (0.0, 1.05 * float(lengths.max()) or 1.0)
-        title = LocalizedText("Length of the tokens in the stream, layer by layer")
+        title = LocalizedText("Norm of the tokens in the residual stream, by layer")
         return Chart(LocalizedText("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
 
     def texts(self) -> set[str]:

@@ -104,7 +104,7 @@ export const positionsStep = {
     const words = el('p', { class: 'vv-text vv-verdict', role: 'status' });
     const text = t('Perturbations: does the order of the patches matter?');
     const title = div('vv-row vv-middle', el('p', { class: 'vv-h', text }), again);
-    const said = t('In Perturbations, two checkpoints that differ only in their positions:');
+    const said = t('Compare position embeddings in Perturbations:');
     const lesson = leads(self, said, 'experiment', { kind: 'shuffle' });
     const shown = div('vv-cards', ...cards.map((card) => card.node));
     const experiment = div('vv-experiment', title, shown, words, lesson);
