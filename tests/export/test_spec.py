@@ -132,7 +132,7 @@ def test_rollout_of_all_layers_of_one_and_of_a_patch(made, trace):
     close(asked.values, vitviz.rollout(trace, query=40), 1e-6)
     assert asked.marks[0].cell == 40
     held = float(vitviz.rollout(trace, query=40).sum())
-    assert f"{held:.2f} of it is on patches" in str(made("rollout", query="40").spec.notes[0])
+    assert f"Attention: {held:.2f} on patches" in str(made("rollout", query="40").spec.notes[0])
 
 
 def test_the_account_goes_from_the_start_to_the_logit(made, inspector, trace):

@@ -68,7 +68,7 @@ def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tm
         server.wait(30)
     (label, probability), *_ = vitviz.load("vitviz-tiny", device="cpu").trace(sample_image("chelsea")).top(1)
     assert one["label"] == label and one["probability"] == pytest.approx(probability, rel=1e-4)
-    assert calls.read_text().split() == by_choice == ["passes"] * 2
+    assert calls.read_text().split() == by_choice == ["run_passes"] * 2
     assert [one["size"] for one in streamed] == [[112, 112]] * 3
 
 
