@@ -137,7 +137,7 @@ def test_a_guess_is_drawn_first_and_told_how_far_it_was_off(open_page):
     invitation = view.locator(".vv-plot .vv-invitation")
     expect(invitation).to_have_text("Draw your guess here. The measured curve then appears beside it.")
     expect(invitation).to_be_visible()
-    view.locator(".vv-chart .xtick").first.wait_for()  # drawn: a guess is drawn over its axes
+    view.locator(".vv-chart .xtick text").first.wait_for()  # drawn: a guess is drawn over its axes
     box = view.locator(".vv-chart").bounding_box()
     page.mouse.move(box["x"] + 70, box["y"] + 40)
     page.mouse.down()
