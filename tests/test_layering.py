@@ -12,6 +12,17 @@ from vitviz.views.lazy import PLACES
 
 PACKAGE = Path(__file__).parent.parent / "vitviz"
 
+ABOVE_EXPORT = {
+    "analyses",
+    "diagnostics",
+    "engine",
+    "errors",
+    "charts",
+    "export",
+    "traces",
+    "surveys",
+    "views",
+}
 # package -> the only packages of vitviz that it may import, besides itself
 ALLOWED = {
     "errors": set(),
@@ -25,28 +36,8 @@ ALLOWED = {
     "frontend": set(),
     "views": {"analyses", "engine", "errors", "charts", "traces"},
     "export": {"_deprecated", "engine", "errors", "charts", "traces", "surveys", "views"},
-    "notebook": {
-        "analyses",
-        "diagnostics",
-        "engine",
-        "errors",
-        "charts",
-        "export",
-        "traces",
-        "surveys",
-        "views",
-    },  # fmt: skip
-    "server": {
-        "analyses",
-        "diagnostics",
-        "engine",
-        "errors",
-        "charts",
-        "export",
-        "traces",
-        "surveys",
-        "views",
-    },
+    "notebook": ABOVE_EXPORT,
+    "server": ABOVE_EXPORT,
     "cli": {"engine", "errors", "export", "traces", "surveys", "server"},
 }
 FLOORS = 8
