@@ -170,6 +170,22 @@ def test_nothing_is_taken_for_what_it_is_not_said_to_be_and_a_page_says_who_it_i
     assert "set-cookie" not in ask.headers
 
 
+def test_page_has_a_policy_that_names_frame_ancestors_only_when_given(ask, monkeypatch):
+    def policy(path: str = "/", **given) -> dict[str, str]:
+        ask(path, hosts=Hosts("127.0.0.1", **given))
+        told = ask.headers.get("content-security-policy", "").split("; ")
+        return dict(one.partition(" ")[::2] for one in told)
+
+    assert policy("/config") == {"": ""}
+    usual = policy()
+    assert usual["default-src"] == "'self'" and usual["object-src"] == "'none'" and "http" not in str(usual)
+    assert "frame-ancestors" not in usual  # a Space embeds the page
+    monkeypatch.setenv("SPACE_HOST", "a-b.hf.space")
+    assert policy()["connect-src"].endswith(" https://huggingface.co")
+    frames = policy(frame_ancestors=("'self'", "https://moodle.example.org"))
+    assert frames["frame-ancestors"] == "'self' https://moodle.example.org"
+
+
 def test_names_that_were_allowed_and_no_others(ask):
     only = Hosts("0.0.0.0", ["vit.example.org", "*.lab.example"])
     for host, status in (

@@ -68,6 +68,18 @@ def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatc
     assert parse_options([]).allowed_hosts == ()
 
 
+def test_pages_that_may_embed_are_origins_or_words_of_csp(monkeypatch, capsys):
+    assert parse_options([]).frame_ancestors == ()
+    given = ["--frame-ancestor", "https://moodle.example.org:8443", "--frame-ancestor", "self"]
+    assert parse_options(given).frame_ancestors == ("https://moodle.example.org:8443", "'self'")
+    monkeypatch.setenv("VITVIZ_FRAME_ANCESTORS", "https://*.lab.example")
+    assert parse_options([]).frame_ancestors == ("https://*.lab.example",)
+    for wrong in ("example.org", "https://a.example; script-src *", "https://a.example/path", "*"):
+        with pytest.raises(SystemExit):
+            parse_options(["--frame-ancestor", wrong])
+        assert "is not a page's origin" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "environment"),
     [

@@ -1,6 +1,7 @@
 """Command-line options: where the page is served, the service's settings, and the limits per request."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,6 +80,7 @@ class Options:
     allowed_hosts: tuple[str, ...] = ()
     upload_quota: int = 2_000 * MB
     root_path: str = ""  # prefix that a proxy removes from each path
+    frame_ancestors: tuple[str, ...] = ()  # pages that may embed this one, in CSP's form; () for every page
 
 
 def lessons_folder(given: Path | None = None) -> Path:
@@ -111,6 +113,20 @@ _HOSTS = (
     " Other names are refused. Without it, only localhost is allowed if the app serves only this machine;"
     " otherwise every name is allowed (default: VITVIZ_ALLOWED_HOSTS, separated by commas)"
 )
+
+_FRAMES = (
+    "page that may embed this one in a frame, such as https://moodle.example.org, self or none; repeatable."
+    " Without it, every page may (default: VITVIZ_FRAME_ANCESTORS, separated by commas)"
+)
+
+
+def _frame_ancestor(name: str) -> str:
+    """Return a source of CSP's frame-ancestors; a header must not receive anything else."""
+    if name in ("self", "none"):
+        return f"'{name}'"
+    if not re.fullmatch(r"https?://(\*\.)?[\w-]+(\.[\w-]+)*(:\d+)?", name, re.ASCII):
+        raise BadParameter(f"{name} is not a page's origin: expected https://NAME, self or none")
+    return name
 
 
 def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
@@ -175,6 +191,7 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
             Option(envvar="GRADIO_ROOT_PATH", metavar="PATH", help="prefix that a proxy removes"),
         ] = "",
         allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
+        frame_ancestor: Annotated[list[str] | None, Option(metavar="ORIGIN", help=_FRAMES)] = None,
     ) -> None:
         """vitviz shows what happens inside a Vision Transformer, in your browser."""
         video = {"video_seconds": max_video_seconds, "video_frames": max_video_frames}
@@ -185,7 +202,9 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
             _own(host, share or bool(allowed_host)), lessons_folder(lessons),
         )  # fmt: skip
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
-        found.append(Options(host, port, share, settings, hosts, upload_quota, root_path))
+        frames = _names(",".join(frame_ancestor or [os.environ.get("VITVIZ_FRAME_ANCESTORS", "")]))
+        frames = tuple(map(_frame_ancestor, frames))
+        found.append(Options(host, port, share, settings, hosts, upload_quota, root_path, frames))
 
     page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     page.command(context_settings={"help_option_names": ["-h", "--help"]})(options)

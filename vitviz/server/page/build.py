@@ -111,7 +111,7 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
     threading.Thread(target=_warm_up, args=[service], daemon=True).start()
     demo.queue(max_size=256, default_concurrency_limit=None)  # waiting is left to our scheduler
     kept = [path for block in demo.blocks.values() for path in getattr(block, "keep_in_cache", ())]
-    hosts = middleware.Hosts(options.host, options.allowed_hosts, options.share)
+    hosts = middleware.Hosts(options.host, options.allowed_hosts, options.share, options.frame_ancestors)
     quota = Quota(options.upload_quota, kept)
     opened = middleware.lifespan(hosts, middleware.PageCalls(demo), quota, service.work.turns)
     demo._queue.pending_messages_per_session = middleware.PageMessages(PAGES)

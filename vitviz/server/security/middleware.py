@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,6 +45,13 @@ CLOSED = re.compile(
     r"/gradio_api/(proxy=|file=\s*\w{2,}:|deep_link|process_recording|component_server|custom_component/|"
     r"stream/|[\w-]*vibe-)",
     re.IGNORECASE,
+)
+# Gradio writes inline scripts and styles and builds functions from text, but needs no other host
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; img-src 'self' data: blob:;"
+    " style-src 'self' 'unsafe-inline'; media-src 'self' data: blob:; font-src 'self' data:;"
+    " connect-src 'self' data: blob:{hub}; worker-src 'self' blob:; object-src 'none'; base-uri 'self';"
+    " form-action 'self'"
 )
 BESIDE = ("x-forwarded-host", "x-gradio-server")  # Gradio builds a page's addresses from these
 STREAM = re.compile(r"/gradio_api/(queue/data/?$|call/(v2/)?[^/]+/(?P<event>[^/]+)/?$)")
@@ -80,7 +87,7 @@ class SecurityMiddleware:
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        scope, send = dict(scope), _headed(scope, send)
+        scope, send = dict(scope), _headed(scope, send, self._hosts.frame_ancestors)
         try:
             self._admit(scope)
             if scope["type"] == "http" and scope["method"] == "POST":
@@ -233,19 +240,23 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
     return running
 
 
-def _headed(scope, send) -> Callable:
-    """Add headers: no content sniffing, and the session cookie for a page."""
+def _headed(scope, send, frame_ancestors: Sequence[str]) -> Callable:
+    """Add headers: no content sniffing; for a page its content security policy and the session cookie."""
     page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page is in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
     schemes = scope.get("scheme"), Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip()
     where += "; Secure" if "https" in schemes and "Secure" not in where else ""
+    policy = POLICY.format(hub=" https://huggingface.co" if os.environ.get("SPACE_HOST") else "")
+    policy += f"; frame-ancestors {' '.join(frame_ancestors)}" if frame_ancestors else ""
 
     async def headed(message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", ())))
             headers["x-content-type-options"] = "nosniff"
             headers.setdefault("referrer-policy", "same-origin")  # links hold the page's state
+            if page:
+                headers["content-security-policy"] = policy
             if page and request_context.COOKIE not in HTTPConnection(scope).cookies:
                 name = f"{request_context.COOKIE}={secrets.token_hex(12)}"
                 headers.append("set-cookie", f"{name}; Path=/; HttpOnly; {where}")
@@ -410,7 +421,14 @@ class Hosts:
     True
     """
 
-    def __init__(self, bound: str, allowed: Iterable[str] = (), share: bool = False):
+    def __init__(
+        self,
+        bound: str,
+        allowed: Iterable[str] = (),
+        share: bool = False,
+        frame_ancestors: Sequence[str] = (),
+    ):
+        self.frame_ancestors = frame_ancestors  # pages that may embed ours, in CSP's form; () for every page
         self._allowed = {name.lower().strip(".") for name in allowed}
         bound = _name(bound) or bound
         self._all = "*" in self._allowed or (not self._allowed and not _local(bound))

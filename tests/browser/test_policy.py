@@ -1,0 +1,34 @@
+"""The page's content security policy, with Gradio and plotly.js loaded: nothing of the page violates it."""
+
+import urllib.request
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import export, open_tab, ready, walked
+from tests.browser.helpers import upload, write_picture
+from vitviz.views import VIEWS
+
+COLLECT = """window.violations_ = [];
+  addEventListener("securitypolicyviolation", (event) =>
+    window.violations_.push(`${event.violatedDirective} ${event.blockedURI}`));"""
+
+
+def test_no_view_upload_or_export_violates_the_policy(open_page, server, tmp_path):
+    page = open_page(color_scheme="light")  # a window of its own, because the script stays in it
+    page.add_init_script(COLLECT)
+    page.reload()
+    ready(page, "patches")
+    with urllib.request.urlopen(server.url) as answer:
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+    before = ready(page, "patches")
+    upload(page, write_picture(tmp_path / "mine.png"))
+    expect(page.locator(f"#vitviz-patches [data-ready]:not([data-ready^='{before}'])")).to_have_count(1)
+    for _ in walked(page, VIEWS):
+        pass
+    open_tab(page, "Attention distance")
+    with page.expect_download():
+        export(page, "distance", "[data-name='figure.html']")
+    export(page, "distance", ".vv-print")
+    with page.expect_download():
+        page.get_by_role("dialog").get_by_role("button", name="Download").click()
+    assert page.evaluate("window.violations_") == []
