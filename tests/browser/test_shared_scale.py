@@ -36,7 +36,7 @@ def rollouts(picture: str) -> list[np.ndarray]:
         ("tab=evidence&target=1", "evidence"),
         ("tab=positions", "positions"),
         ("tab=tokens&show=norms&depth=8", "tokens"),
-        ("tab=tokens&mean=in&depth=4", "tokens"),
+        ("tab=tokens&show=similarity&mean=in&depth=4", "tokens"),
     ],
 )
 def test_the_colour_scale_stands_still_over_the_film_and_only_widens_at_first(open_page, query, view):

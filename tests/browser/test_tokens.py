@@ -20,8 +20,7 @@ def trace():
 
 
 def test_hover_shows_the_similarity_without_any_request(open_page, trace):
-    page = open_page("?sample=coffee")
-    open_tab(page, "Representations")
+    page = open_page("?sample=coffee&tab=tokens&show=similarity", wait=False)
     ready(page, "tokens")
     requests, skip, count = [], trace.grid.prefix, trace.grid.tokens
     page.on("request", lambda request: requests.append(request.url))
@@ -105,6 +104,21 @@ def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_p
     page.locator("#vitviz-rollout .vv-framed").wait_for(state="hidden")
 
 
+def test_the_view_opens_on_components_as_colours_and_says_what_the_colours_mean(open_page, trace):
+    page = open_page("?sample=coffee&tab=tokens", wait=False)
+    ready(page, "tokens")
+    expect(page.locator("#vitviz-tokens .vv-figure .vv-h").first).to_have_text(
+        "Principal components · depth 8, raw"
+    )
+    said = page.locator("#vitviz-tokens .vv-figure .vv-text").first
+    expect(said).to_contain_text("Patches of similar colour have similar vectors")
+    expect(said).to_contain_text("A colour has no fixed meaning across images or depths.")
+    page.evaluate(f"{VIEW}.set('basis', 'all')")
+    expect(said).to_contain_text("A colour has no fixed meaning across images. ")
+    tints = page.evaluate(f"Array.from({VIEW}.data.tints.values.subarray(8 * 588))")
+    assert np.abs(np.array(page.evaluate(CELLS)).ravel() - tints).max() <= 2
+
+
 SECOND = "#vitviz-tokens .vv-away .vv-heat"
 
 
@@ -113,7 +127,7 @@ def over_second(page, trace, patch):
 
 
 def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(open_page, trace):
-    page = open_page("?sample=coffee&tab=tokens&depth=6", wait=False)
+    page = open_page("?sample=coffee&tab=tokens&show=similarity&depth=6", wait=False)
     ready(page, "tokens")
     page.get_by_label("Second image").first.select_option("chelsea")
     page.wait_for_function(f"() => {VIEW}.data.across?.values.length === 196 * 196")
@@ -188,7 +202,7 @@ def test_without_a_second_checkpoint_a_basis_of_both_says_so(open_page):
 
 
 def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open_page):
-    page = open_page("?sample=coffee&tab=tokens&depth=6", wait=False)
+    page = open_page("?sample=coffee&tab=tokens&show=similarity&depth=6", wait=False)
     first = ready(page, "tokens")
     coffee = page.evaluate(f"{VIEW}.value.upload")
     sample(page, [one.name for one in samples()].index("rocket"))

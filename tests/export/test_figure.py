@@ -289,7 +289,7 @@ def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
     from tests.engine.small import saved, small
 
     inspector = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
-    figure = vitviz.figure("tokens", inspector, inspector.trace(photo), token="6")
+    figure = vitviz.figure("tokens", inspector, inspector.trace(photo), show="similarity", token="6")
     assert (
         "Assumed, as its file does not say it: pool=class, block=pre-norm, mean=0.485,0.456,0.406&std="
         in (figure.caption)

@@ -15,12 +15,12 @@ from vitviz import analyses
 def test_likeness_is_a_cosine_of_tokens(made, trace):
     tokens, token = trace.tokens[6].double(), 50
     plain = F.cosine_similarity(tokens[token][None], tokens, dim=-1)[1:].reshape(14, 14)
-    main, strip = panels(made("tokens", True, depth=6, token=str(token), mean="in"))
+    main, strip = panels(made("tokens", True, show="similarity", depth=6, token=str(token), mean="in"))
     close(main.values, plain, 1e-5)
     assert main.marks[-1].cell == token - 1 and strip.chosen == 6 and len(strip.pictures) == 9
     every = F.normalize(tokens, dim=-1) @ F.normalize(tokens, dim=-1).T
     close([main.scale.low, main.scale.high], [min(every.min().item(), 0.99), 1.0], 1e-4)
-    (centred,) = panels(made("tokens", depth=6, token=str(token)))
+    (centred,) = panels(made("tokens", show="similarity", depth=6, token=str(token)))
     centre = tokens - tokens[1:].mean(dim=0)
     close(centred.values, F.cosine_similarity(centre[token][None], centre, dim=-1)[1:].reshape(14, 14), 1e-5)
     assert (centred.scale.colours, centred.scale.low, centred.scale.high) == ("balance", -1.0, 1.0)
@@ -49,7 +49,7 @@ def test_norms_their_limit_and_the_largest_attention(made, trace):
 
 
 def test_components_are_scores_and_their_shares(made, trace):
-    main, strip, *singles = panels(made("tokens", True, show="components", depth=5))
+    main, strip, *singles = panels(made("tokens", True, depth=5))
     patches = trace.tokens[5].double()[1:]
     centred = patches - patches.mean(dim=0)
     u, s, _ = torch.linalg.svd(centred, full_matrices=False)

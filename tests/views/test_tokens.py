@@ -35,6 +35,11 @@ def item(subject, name, **given):
     return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
+def test_components_are_the_default_and_a_named_panel_is_kept(subject):
+    assert VIEW.settings({}, subject.about)["show"] == "components"
+    assert [VIEW.settings({"show": one}, subject.about)["show"] for one in SHOWN] == list(SHOWN)
+
+
 @pytest.mark.parametrize("norm, mean", [("raw", "in"), ("final", "out")])
 def test_what_a_pointer_reads_is_the_cosine_of_two_tokens(subject, norm, mean):
     trace, first = subject.trace, subject.grid.prefix

@@ -52,7 +52,7 @@ class RepresentationsView(View):
     words = ViewTexts.from_text(r"""
         Every layer updates each patch’s vector. Similar patches converge; a few vectors grow very long.
 
-        Point at a patch to see similar patches. Click to lock, then change the depth.
+        Similar colours mark similar patches. Change the depth, or choose “Patch similarity” and a patch.
 
         Depth 0 is the input of block 1, depth $l$ the raw output of block $l$; *through the final norm*
         applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, or the same of
@@ -67,16 +67,17 @@ class RepresentationsView(View):
 
         Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
 
-        Similar vectors do not show that the model uses the similarity, and no colour means foreground. A
-        clean map of a model with registers is no proof that local information is well integrated. Heads with
-        similar attention may still process the attended tokens differently.
+        Similar vectors do not show that the model uses the similarity. No colour means foreground, and the
+        colours of two images or depths can be compared only under a shared basis. A clean map of a model with
+        registers is no proof that local information is well integrated. Heads with similar attention may
+        still process the attended tokens differently.
     """)
     arrays = {"basis": "component width", "mean": "width", "grid": "side"}
     controls = (
         Choice(
             "show", "Show",
             options=(
-                ("similarity", "Patch similarity"), ("components", "Principal components"),
+                ("components", "Principal components"), ("similarity", "Patch similarity"),
                 ("norms", "Norms"), ("heads", "Heads"),
             ),
         ),

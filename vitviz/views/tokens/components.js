@@ -8,6 +8,14 @@ import { reach, still } from '../../frontend/shared_scale.js';
 import { shared } from './second.js';
 import { roomOf, sizeOf, where } from './tokens.js';
 
+/** Where a colour has no fixed meaning: between images and depths that share no basis. */
+function limits({ settings: { basis }, value }) {
+  if (basis === 'all') return t('A colour has no fixed meaning across images.');
+  return value.basis || basis === 'photo'
+    ? t('A colour has no fixed meaning across depths.')
+    : t('A colour has no fixed meaning across images or depths.');
+}
+
 export function drawComponents(self) {
   const { ui, grid, data, settings } = self;
   const { rows, cols } = grid;
@@ -27,18 +35,21 @@ export function drawComponents(self) {
     label: '',
     title: `${t('Principal components')} · ${where(self)}`,
     held: -1,
-    said: (cell) => [0, 1, 2].map((c) => `${c + 1}: ${number(scores[3 * cell + c])}`).join('   '),
+    said: (cell) =>
+      t('Scores of components 1, 2, 3: {values}', {
+        values: [0, 1, 2].map((c) => number(scores[3 * cell + c])).join(' · '),
+      }),
   });
   const turned =
     settings.tint === 'steady'
       ? t('Colours: all three components, rotated to match the previous depth.')
       : t('Red, green, blue: components 1, 2, 3.');
   ui.facts.hidden = false;
-  const shares = { first: share(0), second: share(1), third: share(2) };
   const of = self.value.basis
     ? ` ${t('The basis is fitted to {count} of the video’s {of} frames.', self.value.basis)}`
     : '';
-  ui.facts.textContent = `${t('Explained variance: {first}, {second}, {third}.', shares)} ${turned}${of}`;
+  const meaning = t('Patches of similar colour have similar vectors, as far as three components show.');
+  ui.facts.textContent = `${meaning} ${limits(self)} ${turned}${of}`;
   if (ui.single.childElementCount !== 3) {
     ui.single.replaceChildren(...[0, 1, 2].map(() => el('figure', {}, el('canvas'), el('figcaption'))));
   }
