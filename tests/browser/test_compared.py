@@ -21,7 +21,7 @@ def survey():
 
 
 def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
-    page = open_page("?tab=compared", wait=False)
+    page = open_page("?tab=compared&against=own", wait=False)
     ready(page, "compared")
     expected = vitviz.cka(survey).numpy()
     shown = page.evaluate(f"((view) => {DRAWN}.values)({VIEW})")
@@ -37,16 +37,45 @@ def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
     expect(page.locator("#vitviz-compared")).to_contain_text("20 crops of four images")
 
 
-def test_a_second_checkpoint_stands_on_the_same_axes_and_the_training_too(open_page):
-    page = open_page("?tab=compared&second=vitviz-tiny@30&against=beside&curve=mlp", wait=False)
+def test_the_view_opens_with_the_model_after_and_before_its_training(open_page, survey):
+    page = open_page("?tab=compared", wait=False)
     ready(page, "compared")
+    before = vitviz.survey(
+        sample_crops(), vitviz.load("vitviz-tiny@0", device="cpu"), ["similarity"], batch=8
+    )
+    shown = page.evaluate(f"((view) => {DRAWN}.values)({VIEW})")
+    np.testing.assert_allclose(np.reshape(shown, (9, 9)), vitviz.cka(survey, before), rtol=1e-3, atol=1e-4)
+    expect(page.locator("#vitviz-compared .vv-below .vv-legend")).to_have_text(
+        ["vitviz-tiny", "vitviz-tiny@0"]
+    )
+    expect(page.locator("#vitviz-compared")).to_contain_text(
+        "The columns are the model before training (step 0)."
+    )
+
+
+def against(page, option):
+    page.locator("#vitviz-compared [data-name=against] select").select_option(option)
+
+
+def test_a_second_checkpoint_is_drawn_once_on_the_same_axes_and_the_training_too(open_page):
+    page = open_page("?tab=compared&second=vitviz-tiny@30&curve=mlp", wait=False)
+    ready(page, "compared")
+    matrices = page.locator("#vitviz-tab-compared .vv-matrix canvas:visible")
+    charts = page.locator("#vitviz-tab-compared .vv-below .vv-chart:visible")
+    legends = page.locator("#vitviz-compared .vv-below .vv-legend")
+    expect(matrices).to_have_count(1)  # not the same transposed beside it
+    expect(charts).to_have_count(1)
+    expect(legends).to_have_text(["vitviz-tiny", "vitviz-tiny@30"])
+    against(page, "own")
     ready(page, "second-compared")
-    for part in ("#vitviz-compared", "#vitviz-second-compared"):
-        expect(page.locator(f"{part} .vv-below .vv-legend")).to_have_count(2)
-    both = "[...window.vitviz.views].filter((one) => one.name === 'compared' && one.root.isConnected)"
-    one, other = page.evaluate(f"{both}.map((view) => {DRAWN}.values)")
-    np.testing.assert_allclose(np.reshape(one, (9, 9)), np.reshape(other, (9, 9)).T, atol=1e-6)
-    page.locator("#vitviz-compared [data-name=against]").get_by_text("Its training").click()
+    expect(matrices).to_have_count(2)
+    expect(charts).to_have_count(1)  # both lines are in it
+    against(page, "before")
+    expect(charts).to_have_count(2)  # each checkpoint with itself before its training
+    expect(legends).to_have_text(["vitviz-tiny", "vitviz-tiny@0"])
+    against(page, "beside")
+    expect(matrices).to_have_count(1)
+    against(page, "film")
     followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length > 9)({VIEW})"
     page.wait_for_function(followed, timeout=300_000)  # seventeen steps look at twenty pictures
 
@@ -76,7 +105,7 @@ def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
     count = len(vitviz.training_snapshots("vitviz-tiny"))
     page.on("request", lambda request: asked.append(request.url) if "/looked?" in request.url else None)
     page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
-    part.locator("[data-name=against]").get_by_text("Its training").click()
+    against(page, "film")
     said, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
     expect(said).to_have_text(f"3 of {count} training steps", timeout=60_000)
     expect(canvas.first).to_be_hidden()  # nothing of another question stands under this one

@@ -31,7 +31,8 @@ from vitviz.views.printing import PrintStyle
 
 pytestmark = pytest.mark.usefixtures("samples_once")
 # options that another model, a second checkpoint, an edited image or a training history offers
-ELSEWHERE = {("difference", "on"), ("show", "sentences"), ("against", "beside"), ("against", "film")}
+ELSEWHERE = {("difference", "on"), ("show", "sentences")}
+ELSEWHERE |= {("against", one) for one in ("beside", "before", "film")}
 WITHOUT = {"patches", "rollout"}  # maps and tiles only
 
 

@@ -81,6 +81,43 @@ def test_the_film_compares_each_depth_with_itself_at_every_step(service, keys, s
 
 
 @pytest.mark.long
+def test_the_model_before_its_training_is_the_earliest_step_by_matrix_curve_and_name(service, keys, surveys):
+    inspector = vitviz.load("vitviz-tiny@0", device="cpu")
+    expected = vitviz.survey(sample_crops(), inspector, ["similarity", "distance"], batch=8)
+    given = {"against": "before"}
+    for key, survey in zip(keys, surveys, strict=True):
+        close(service.item(key, "compared", "cka", given), vitviz.cka(survey, expected))
+    subject = service.subject(keys[0])
+    settings = VIEW.settings(given, subject.about)
+    matrix, chart = VIEW.matrix(subject, settings), VIEW.chart(subject, settings)
+    assert matrix.x_label == "depth of vitviz-tiny@0" and matrix.y_label == "depth of vitviz-tiny"
+    assert [one.name for one in chart.series] == ["vitviz-tiny", "vitviz-tiny@0"]
+    close(chart.series[1].y, expected.mean("distance").mean(1))
+    with np.load(io.BytesIO(service.numbers(keys[0], "compared", given))) as file:
+        assert str(file["second_checkpoint"]) == "vitviz-tiny@0"
+        close(file["second_distance"], expected.mean("distance").mean(1))
+
+
+def test_the_page_opens_with_two_models_or_says_which_to_choose(service, keys):
+    def opening(checkpoint, **state):
+        key = service.look(service.pictures.sample("coffee"), checkpoint)
+        first, _ = figures_of(VIEW, service, {"key": key, **state})
+        default = next(one["default"] for one in first["controls"] if one["name"] == "against")
+        return default, first["summary"]["missing"].get(default), first["summary"]["earliest"]
+
+    assert opening("vitviz-tiny") == opening(EARLY) == ("before", None, 0)
+    assert opening("vitviz-tiny", second_key=keys[1]) == ("beside", None, 0)
+    for checkpoint, said in (("vitviz-tiny@0", "earliest stored"), ("vitviz-positions-1d-1", "Choose a")):
+        default, missing, _ = opening(checkpoint)
+        assert default == "before" and said in missing["text"]
+        assert missing["values"]["checkpoint"]["text"] == checkpoint
+    other = service.look(service.pictures.sample("coffee"), "vitviz-positions-1d-1")
+    with pytest.raises(WrongSetting, match="has no stored training steps"):
+        service.item(other, "compared", "cka", {"against": "before"})
+    assert len(VIEW.chart(service.subject(other), VIEW.settings({"against": "before"})).series) == 1
+
+
+@pytest.mark.long
 def test_the_curves_are_means_of_a_survey(service, keys, surveys):
     found = dict(zip(CURVES, service.item(keys[0], "compared", "curves", {}), strict=True))
     survey = surveys[0]
@@ -111,9 +148,11 @@ def test_a_set_of_ones_own_by_two_checkpoints_at_once(service, keys, tmp_path):
     first, second = figures_of(VIEW, service, {"key": keys[0], "surveys": {"compared": pair}})
     assert first["summary"]["pictures"] == 9 and first["summary"]["beside"] == EARLY
     assert second["checkpoint"] == EARLY and second["summary"]["beside"] == "vitviz-tiny"
-    assert set(first["summary"]["missing"]) == {"film"}, "it has not been gone through yet"
+    assert set(first["summary"]["missing"]) == {"film", "before"}, "it has not been gone through yet"
     with pytest.raises(WrongSetting, match="none of them has processed this image set"):
         service.item(pair, "compared", "cka", {"against": "film"})
+    before = VIEW.numbers(service.subject(steps[2][0]), {"tokens": "patches", "against": "before"})
+    assert before["second_checkpoint"] == "vitviz-tiny@0" and "second_distance" in before
     film = service.item(steps[-1][0], "compared", "cka", {"against": "film"})
     close(film[:, names.index(EARLY)], vitviz.cka(*by_hand).diag())
     assert film.shape == (9, len(names)) and VIEW.summary(service.subject(steps[-1][0]))["missing"] == {}
@@ -180,6 +219,10 @@ def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
     )
     names = [frame["name"] for frame in service.checkpoints.film("vitviz-tiny")["frames"]]
     assert VIEW.summary(service.subject(key))["steps"] == len(names) and not asked, "no pass is made for that"
+    for name in ("matrix", "chart"):  # the figure that the page opens with: two checkpoints, each once
+        service.item(key, "compared", name, {"against": "before"})
+    assert sorted(asked) == ["vitviz-tiny", "vitviz-tiny@0"]
+    asked.clear()
     for _ in range(2):
         assert service.item(key, "compared", "looked", {"frame": "2"}).tolist() == [20]
     assert asked == [names[2]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from vitviz.errors import VitvizError
@@ -12,6 +14,21 @@ from vitviz.views.subject import ComputeOnce, ViewContext
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
     from vitviz.traces.trace import Trace
+
+
+class TrainingHistory(UserDict):
+    """Lazy mapping from training step to the survey of that step's snapshot.
+
+    `survey(name, asked)` surveys a snapshot: the earliest, with which a model is compared, for all measures
+    ("all"), the others for "similarity".
+    """
+
+    def __init__(self, steps: Mapping[int, str], survey: Callable[[str, str], Survey]):
+        super().__init__(steps)
+        self._survey = survey
+
+    def __getitem__(self, step: int) -> Survey:
+        return self._survey(self.data[step], "all" if step == min(self.data) else "similarity")
 
 
 def set_context(
@@ -78,12 +95,17 @@ def survey_samples(
     return survey
 
 
-def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -> dict[int, Survey]:
-    """Return a survey of "similarity" by training step, in order; empty if there are no snapshots."""
+def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -> TrainingHistory:
+    """Return the surveys by training step, in order; empty if there are no snapshots."""
     from vitviz import engine
     from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
-    steps = [frame for frame in all_snapshots(checkpoint) if frame.step is not None]
-    return {step.step: survey_samples(engine.load(step.name, **like), size, ["similarity"]) for step in steps}
+
+    @cache
+    def survey(name: str, asked: str) -> Survey:
+        return survey_samples(engine.load(name, **like), size, None if asked == "all" else [asked])
+
+    steps = {frame.step: frame.name for frame in all_snapshots(checkpoint) if frame.step is not None}
+    return TrainingHistory(steps, survey)

@@ -1,8 +1,7 @@
 """Image sets: surveys in batches and turns, of one checkpoint, two, or a training history."""
 
 import secrets
-from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from vitviz.charts.encode import encode_image
 from vitviz.errors import ImageError, Unknown, WrongSetting
+from vitviz.export.over_a_set import TrainingHistory
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache, Keys
 from vitviz.server.services.checkpoints import CheckpointStore
@@ -28,17 +28,6 @@ MANY = (
     "You chose {count} images, but this page accepts at most {most}. Choose fewer, or use "
     "Python, which has no limit."
 )
-
-
-class TrainingHistory(UserDict):
-    """Lazy mapping from training step to the result computed for that step's snapshot."""
-
-    def __init__(self, steps: Mapping[int, str], make: Callable[[str], Any]):
-        super().__init__(steps)
-        self._make = make
-
-    def __getitem__(self, step: int) -> Any:
-        return self._make(self.data[step])
 
 
 class ImageSets:
@@ -141,7 +130,8 @@ class ImageSets:
                 self._hear(given, runs[0], surveys[0])
             yield self._kept(surveys, film), surveys[0]
         for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
-            *_, film[step] = self._over(self._at(runs[0], name), paths, "similarity")
+            asked = "similarity" if film else "all"
+            *_, film[step] = self._over(self._at(runs[0], name), paths, asked)
             yield self._kept(surveys, film), surveys[0]
 
     def sampled(self, run: Run, asked: str = "all") -> Any:
@@ -150,9 +140,9 @@ class ImageSets:
         return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
-        """Return the similarity per training step, surveyed on first access; empty without snapshots."""
+        """Return the surveys by training step, computed on first access; empty without snapshots."""
         return TrainingHistory(
-            self.steps_of(run), lambda name: self.sampled(self._at(run, name), "similarity")
+            self.steps_of(run), lambda name, asked: self.sampled(self._at(run, name), asked)
         )
 
     def steps_of(self, run: Run) -> dict[int, str]:

@@ -1,6 +1,7 @@
 """Similarity (CKA) of two checkpoints, two depths or two training steps, over a set of images."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ from vitviz import analyses
 from vitviz.charts.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, to_json
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import WrongSetting
-from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, drawing_item
-from vitviz.views.controls import Choice, IntSetting
+from vitviz.views.controls import Choice, Control, IntSetting
 from vitviz.views.printing import PrintStyle, image_count_text, join_texts
 from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
@@ -24,6 +25,11 @@ NO_SECOND = (
     "There is no second checkpoint. Choose one under “Comparison and input size”, or compare with the same"
     " checkpoint."
 )
+NO_HISTORY = (
+    "{checkpoint} has no stored training steps, or none of them has processed this image set yet. Choose a"
+    " second checkpoint under “Comparison and input size”."
+)
+EARLIEST = "{checkpoint} is the earliest stored training step itself. Choose a later step to compare with it."
 NO_FILM = "This checkpoint has no stored training steps, or none of them has processed this image set yet."
 NO_CLASS = "{checkpoint} has no class token. Compare the mean patch tokens, or all tokens."
 TOO_FEW = "{count} images are too few to compare. Choose at least four, ideally a hundred."
@@ -46,7 +52,7 @@ class SimilarityView(View):
     words = ViewTexts.from_text(r"""
         Bright squares: layers that represent images alike (CKA).
 
-        Choose a second checkpoint, look for ranges of similar layers, or follow the training.
+        Compare the model after and before training, choose a second checkpoint, or follow the training.
 
         Every depth gives a matrix $K = X X^T$ of similarities between images. Each row of $X$ is one image's
         mean patch token, class token or all tokens, without normalization. Depth 0 is the input of block 1,
@@ -82,6 +88,7 @@ class SimilarityView(View):
             options=(
                 ("own", "The same checkpoint"),
                 ("beside", "The second checkpoint"),
+                ("before", "The earliest training step"),
                 ("film", "Its training"),
             ),
         ),
@@ -118,8 +125,13 @@ class SimilarityView(View):
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
     )  # fmt: skip
 
-    charted = ("tokens", "curve")
+    charted = ("tokens", "against", "curve")
     extra_strings = (NO_SET, TAKEN_AWAY)
+
+    def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:
+        """Open with the second checkpoint, or with the model before its training; never with itself."""
+        opening = "before" if subject.beside is None else "beside"
+        return tuple(replace(one, default=opening) if one.name == "against" else one for one in self.controls)
 
     def unsupported(self, subject: ViewContext) -> str | None:
         drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
@@ -136,11 +148,16 @@ class SimilarityView(View):
         """Return the facts that need no forward pass."""
         beside, survey, film = subject.beside, subject.survey, subject.film()
         missing = {} if beside else {"beside": NO_SECOND}
-        missing |= {} if film else {"film": NO_FILM}
+        if not film:
+            none = LocalizedText(NO_HISTORY, checkpoint=subject.checkpoint)
+            missing |= {"film": NO_FILM, "before": text_to_json(none)}
+        elif subject.checkpoint.endswith(f"@{min(film)}"):
+            missing["before"] = text_to_json(LocalizedText(EARLIEST, checkpoint=subject.checkpoint))
         return {
             "pictures": None if survey is None else sum(len(one.pictures) for one in survey.grams),
             "beside": None if beside is None else beside.checkpoint,
             "missing": missing,
+            "earliest": min(film, default=None),
             "steps": len(film) if survey is None else 0,  # training steps to survey one by one
         }
 
@@ -154,16 +171,20 @@ class SimilarityView(View):
             return np.asarray(
                 list(subject.film()) if name == "steps" else [_survey_next_step(subject, settings)]
             )
-        found = layer_curves(subject)
+        found = layer_curves(survey_to_show(subject))
         return np.stack([found[one] for one in CURVES])
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
-        """Return the selected curve with a line per checkpoint; notes name checkpoints without the curve.
+        """Return the selected curve of this checkpoint and of the one that it is compared with.
+
+        Notes name checkpoints without the curve.
 
         If input sizes differ, distances are relative to those of uniform attention. If numbers of layers
         differ, the x axis is the relative depth.
         """
-        shown = [subject, *([subject.beside] if subject.beside else [])]
+        own, other = survey_to_show(subject), compared_survey(subject, settings)
+        itself = settings["against"] == "before" and other and other.checkpoint == own.checkpoint
+        shown = [own, other] if other and not itself else [own]
         curve = name = settings["curve"]
         whose = LocalizedText("mean over a layer’s heads")
         if curve == "distance" and len({one.grid.pixels for one in shown}) > 1:
@@ -200,10 +221,11 @@ class SimilarityView(View):
         """Return the CKA of every two depths, or of each depth with itself at every training step."""
         values, error = (self.item(subject, name, settings) for name in ("cka", "error"))
         film = settings["against"] == "film"
-        other = second_context(subject) if settings["against"] == "beside" else subject
+        pair = settings["against"] in ("beside", "before")
+        other = compared_survey(subject, settings).checkpoint if pair else subject.checkpoint
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
         along = LocalizedText("training step") if film else _depth(other)
-        down, cols = _depth(subject), tuple(map(str, steps))
+        down, cols = _depth(subject.checkpoint), tuple(map(str, steps))
         axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
         none = join_texts(LocalizedText("no CKA"), LocalizedText("all images are identical at this depth"))
 
@@ -230,7 +252,8 @@ class SimilarityView(View):
         matrix, notes = self.matrix(subject, settings), self._notes(subject, settings)
         if not asked.detail:
             return FigureSpec(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
-        chart, more = self.chart(subject, settings), {"second": subject.beside is not None}
+        second = subject.beside is not None and settings["against"] != "before"
+        chart, more = self.chart(subject, settings), {"second": second}
         if not chart.series:
             return FigureSpec(((matrix,),), notes + chart.notes, width=NARROW, **more)
         return FigureSpec(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
@@ -250,22 +273,25 @@ class SimilarityView(View):
         return tuple(notes)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-        """Return the matrix and the available curves, also of the second checkpoint."""
+        """Return the matrix and the available curves, also of the checkpoint that it is compared with."""
         survey = survey_to_show(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
         found["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
-        found |= _known(layer_curves(subject), "")
+        found |= _known(layer_curves(survey), "")
         if settings["against"] == "film":
             found["steps"] = self.item(subject, "steps", settings)
-        if subject.beside is not None:
-            beside = _known(layer_curves(subject.beside), "second_")
-            found |= {"second_checkpoint": np.asarray(subject.beside.checkpoint), **beside}
+        if (other := compared_survey(subject, settings)) is not None:
+            curves = _known(layer_curves(other), "second_")
+            found |= {"second_checkpoint": np.asarray(other.checkpoint), **curves}
         return found
 
     def _compared(self, subject: ViewContext, settings: Settings, compare) -> np.ndarray:
-        tokens, own = settings["tokens"], survey_to_show(subject)
-        if settings["against"] != "film":
-            other = own if settings["against"] == "own" else survey_to_show(second_context(subject))
+        tokens, against, own = settings["tokens"], settings["against"], survey_to_show(subject)
+        if against != "film":
+            other = own if against == "own" else compared_survey(subject, settings)
+            if other is None:
+                none = LocalizedText(NO_HISTORY, checkpoint=subject.checkpoint)
+                raise WrongSetting(LocalizedText(NO_SECOND) if against == "beside" else none)
             return compare(_grams(own, tokens), _grams(other, tokens), tokens).numpy()
         steps = subject.film()
         if not steps:
@@ -279,23 +305,23 @@ def survey_to_show(subject: ViewContext) -> Any:
     return subject.sampled() if subject.survey is None else subject.survey
 
 
-def second_context(subject: ViewContext) -> ViewContext:
-    """Return the context of the second checkpoint; WrongSetting if there is none."""
-    if subject.beside is None:
-        raise WrongSetting(LocalizedText(NO_SECOND))
-    return subject.beside
+def compared_survey(subject: ViewContext, settings: Settings) -> Any | None:
+    """Return the survey of the earliest training step or of the second checkpoint; None if there is none."""
+    if settings["against"] == "before":
+        film = subject.film()
+        return film[min(film)] if film else None
+    return None if subject.beside is None else survey_to_show(subject.beside)
 
 
-def _depth(subject: ViewContext) -> LocalizedText:
-    return LocalizedText("depth of {checkpoint}", checkpoint=subject.checkpoint)
+def _depth(checkpoint: str) -> LocalizedText:
+    return LocalizedText("depth of {checkpoint}", checkpoint=checkpoint)
 
 
-def layer_curves(subject: ViewContext) -> dict[str, np.ndarray]:
+def layer_curves(survey: Any) -> dict[str, np.ndarray]:
     """Return each of CURVES by layer; NaN if it is not available.
 
     Units: px for "distance", nats for "entropy", ratios for the others.
     """
-    survey = survey_to_show(subject)
     distance, known = survey.mean("distance").mean(axis=1), survey.quantities
     found = {
         "distance": distance,

@@ -2,10 +2,22 @@
 // branches.
 
 import { unpacked } from '../../frontend/data.js';
-import { el, running, stack } from '../../frontend/elements.js';
+import { el, marked, running, stack } from '../../frontend/elements.js';
 import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
 import { chartBeside } from '../../frontend/plotly_chart.js';
+
+/** True if this is the second figure and its chart has the lines of the first. */
+const repeats = (self) => self.value.second && self.settings.against !== 'before';
+
+/** Hides the second figure where its matrix is the first's, transposed. */
+function pair(self) {
+  const figures = self.root.closest('.vitviz-figures');
+  const two = Boolean(self.summary.beside) && self.settings.against !== 'beside';
+  marked(figures?.querySelector('.vitviz-beside'), 'second', two);
+  marked(figures, 'two', two);
+  marked(self.root, 'across', two && self.settings.against !== 'before');
+}
 
 /** True if the requested comparison exists: a second checkpoint, or a training history. */
 const there = (self) => !(self.settings.against in self.summary.missing);
@@ -25,7 +37,7 @@ export default () => ({
     return { far, life: null, stopped: '', drawn, over, curve };
   },
 
-  items: (self) => (there(self) ? ['matrix', 'chart'] : ['chart']),
+  items: (self) => [there(self) && 'matrix', !repeats(self) && 'chart'].filter(Boolean),
 
   /** The items to draw; without the matrix if its computation was stopped. */
   async load(self, signal) {
@@ -71,9 +83,12 @@ export default () => ({
 
   draw(self) {
     const { ui, data } = self;
+    pair(self);
     const known = there(self) && Boolean(data.matrix);
     ui.drawn.node.hidden = !known;
-    ui.over.textContent = there(self) ? said(self) : t(self.summary.missing[self.settings.against]);
+    ui.over.textContent = there(self)
+      ? [earliest(self), said(self)].filter(Boolean).join(' ')
+      : t(self.summary.missing[self.settings.against]);
     if (known) {
       const height = Math.min(self.tall, self.width); // square, if there is space
       const room = { width: self.width, height, most: 64 * self.zoom };
@@ -82,23 +97,27 @@ export default () => ({
     this.curves(self);
   },
 
-  /** The selected curve of this checkpoint, and of the second, on one axis. */
+  /** The selected curve of this checkpoint, and of the one that it is compared with, on one axis. */
   curves(self) {
     const { ui, data } = self;
+    ui.curve.node.hidden = repeats(self);
+    if (repeats(self)) return;
     const [above, own] = [self.figure, self.below].map((node) => node.getBoundingClientRect().top);
     const level = Math.abs(above - own) < 8;
     const room = self.below.clientHeight;
     const foot = 64 * self.zoom;
-    const most = self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.22 : 260;
-    const figure = unpacked(data.chart);
-    // each checkpoint has the same colour in both figures
-    if (self.value.second && figure.series.length > 1) {
-      const [one, other] = figure.series;
-      [one.colour, other.colour] = [other.colour, one.colour];
-    }
-    ui.curve.draw(figure, Math.max(160, self.across - 4), Math.min(420 * self.zoom, most));
+    const most = self.room && level ? room - foot - 30 : self.room ? window.innerHeight * 0.16 : 260;
+    ui.curve.draw(unpacked(data.chart), Math.max(160, self.across - 4), Math.min(420 * self.zoom, most));
   },
 });
+
+/** What the columns are, if they are the earliest training step. */
+function earliest({ settings: { against }, summary: { earliest: step } }) {
+  if (against !== 'before') return '';
+  return step
+    ? t('The columns are the model after {step} training steps.', { step })
+    : t('The columns are the model before training (step 0).');
+}
 
 /** Text on the image set. */
 const said = ({ summary: { pictures } }) =>
