@@ -30,9 +30,10 @@ from vitviz.views.languages import translate
 from vitviz.views.printing import PrintStyle
 
 pytestmark = pytest.mark.usefixtures("samples_once")
-# options that another model, a second checkpoint, an edited image or a training history offers
+# options that another model, a second checkpoint or image, an edited image or a training history offers
 ELSEWHERE = {("difference", "on"), ("show", "sentences")}
 ELSEWHERE |= {("against", one) for one in ("beside", "before", "film")}
+ELSEWHERE |= {("basis", one) for one in ("photo", "beside", "film")}
 WITHOUT = {"patches", "rollout"}  # maps and tiles only
 
 
