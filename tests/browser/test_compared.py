@@ -60,7 +60,7 @@ def against(page, option):
 def test_a_second_checkpoint_is_drawn_once_on_the_same_axes_and_the_training_too(open_page):
     page = open_page("?tab=compared&second=vitviz-tiny@30&curve=mlp", wait=False)
     ready(page, "compared")
-    matrices = page.locator("#vitviz-tab-compared .vv-matrix canvas:visible")
+    matrices = page.locator("#vitviz-tab-compared .vv-matrix .vv-plot canvas:visible")
     charts = page.locator("#vitviz-tab-compared .vv-below .vv-chart:visible")
     legends = page.locator("#vitviz-compared .vv-below .vv-legend")
     expect(matrices).to_have_count(1)  # not the same transposed beside it
