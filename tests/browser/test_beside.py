@@ -97,6 +97,7 @@ BOXES = """(slug) => ['', 'second-'].map((which) => {
 def test_in_a_narrow_window_two_figures_are_whole_and_the_settings_are_those_of_both(open_page, width):
     page = open_page("?second=vitviz-tiny@0", width, 844, wait=False)
     ready(page, "second-patches")
+    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
     for view in walked(page, VIEWS, beside=True):
         page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
         first, second = page.evaluate(BOXES, view.slug)

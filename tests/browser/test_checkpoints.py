@@ -142,6 +142,7 @@ def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
         "() => /residual=0.8/.test(document.querySelector('#vitviz-second-rollout"
         " [data-ready]').dataset.ready)"
     )
+    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
     for view in VIEWS:
         open_tab(page, view.title)
         assert ready(page, view.slug) != ready(page, f"second-{view.slug}")

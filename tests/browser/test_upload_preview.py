@@ -96,6 +96,7 @@ def test_every_view_is_one_screen(open_page, count):
     """Each at every size; the one that it is first drawn at goes round from view to view."""
     path = "?tab=patches" + (f"&second={ALIKE}" if count == 2 else "")
     page, told = open_page(path), []
+    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
     for number, view in enumerate(view for view in VIEWS if view.slug in DRAWN):
         for turn, (width, height) in enumerate(SIZES[number % 3 :] + SIZES[: number % 3]):
             page.set_viewport_size({"width": width, "height": height})
