@@ -138,11 +138,11 @@ def test_another_width_has_no_basis_in_common(service, keys, tmp_path):
 def test_what_is_taken_home_and_asked_by_programs_has_it_too(service, keys, inspector, traces):
     import io
 
-    given = {"other": "chelsea", "partner": "77", "depth": "6"}
+    given = {"show": "similarity", "other": "chelsea", "partner": "77", "depth": "6"}
     with np.load(io.BytesIO(service.numbers(keys["coffee"], "tokens", given))) as file:
         expected = vitviz.token_similarity(traces["coffee"], 6, 77, True, of=traces["chelsea"])
         np.testing.assert_allclose(file["facing"], expected, atol=1e-5)
-    with np.load(io.BytesIO(service.numbers(keys["coffee"], "tokens", {}))) as file:
+    with np.load(io.BytesIO(service.numbers(keys["coffee"], "tokens", {"show": "similarity"}))) as file:
         assert "facing" not in file.files
     figure = vitviz.figure(
         "tokens", inspector, traces["coffee"], show="components", basis="photo", other="chelsea"
