@@ -48,6 +48,77 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
     assert balanced(page) == before
 
 
+# A cell's centre in the page, its colours, and whether its edge is framed by black and white dashes.
+CELL = """([row, col]) => {
+  const canvas = [...document.querySelectorAll('#vitviz-evidence .vv-contributions canvas')]
+    .find((one) => one.offsetWidth);
+  const { x, y, width } = canvas.getBoundingClientRect();
+  const context = canvas.getContext('2d');
+  const { layers, heads } = [...vitviz.views].find((one) => one.name === 'evidence').value;
+  const scale = canvas.width / width;
+  const coloured = (px, py) => {
+    const [red, green, blue, alpha] = context.getImageData(px * scale, py * scale, 1, 1).data;
+    return alpha ? [red, green, blue] : null;
+  };
+  const left = 46, cell = (width - left - 4) / layers;
+  let bottom = 8;
+  while (coloured(left + cell / 2, bottom)) bottom += 1;
+  const tall = (bottom - 8) / heads;
+  const edge = Array.from({ length: Math.floor(cell) - 4 }, (_, i) =>
+    coloured(left + col * cell + 2 + i, 8 + row * tall + 1.5).reduce((sum, one) => sum + one));
+  const dark = edge.filter((sum) => sum < 330).length;
+  return { x: x + left + (col + 0.5) * cell, y: y + 8 + (row + 0.5) * tall, dark, of: edge.length };
+}"""
+
+
+def test_a_head_is_clicked_ablated_and_restored_beside_the_changed_prediction(open_page):
+    page = open_page("?sample=coffee&tab=evidence", 1280, 720, wait=False)
+    key = ready(page, "evidence").split("/")[0]
+    view, tip = page.locator("#vitviz-evidence"), page.locator(".vv-tip")
+    map_ = view.locator(".vv-figure .vv-plot").bounding_box()
+    assert map_["width"] * map_["height"] >= 0.35 * 1280 * 720
+    expect(view.locator(".vv-changed")).to_be_empty()
+    cell = page.evaluate(CELL, [1, 4])
+    page.mouse.click(cell["x"], cell["y"])
+    row = view.locator(".vv-change-row")
+    expect(row).to_contain_text("Layer 5, head 2: +1.34")
+    box = row.bounding_box()
+    assert cell["y"] < box["y"] and box["y"] + box["height"] < 660, "the button is in view, below the grid"
+    row.get_by_role("button", name="Ablate").click()
+    page.wait_for_function(
+        "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
+        arg=key,
+    )
+    changed = view.locator(".vv-changed")
+    expect(changed).to_have_text("espresso: 94.9 % → 86.3 % (logit 9.70 → 8.51)")
+    expect(page.locator("#vitviz-facts .vv-answers li").first).to_contain_text("94.9 % → 86.3 %")
+    assert changed.bounding_box()["y"] + changed.bounding_box()["height"] < 660
+    page.mouse.move(cell["x"], cell["y"] + 4)
+    expect(tip).to_contain_text("Ablated")
+    page.mouse.move(4, 4)
+    row.get_by_role("button", name="Clear selection").click()  # its outline would hide the dashes
+    page.wait_for_function(
+        "() => !/chosen=5/.test(document.querySelector('[data-view=evidence]').dataset.ready)"
+    )
+    marked, other = page.evaluate(CELL, [1, 4]), page.evaluate(CELL, [2, 4])
+    assert 0.3 * marked["of"] < marked["dark"] < 0.9 * marked["of"], "a dashed frame"
+    assert other["dark"] == 0
+    row.get_by_role("button", name="Restore").click()
+    expect(changed).to_be_empty()
+    expect(page.locator("#vitviz-edits .vv-edits")).to_be_hidden()
+    whole = page.evaluate(CELL, [1, 4])
+    assert whole["dark"] in (0, whole["of"]), "one colour"
+
+
+def test_restoring_one_head_keeps_other_removed_parts(open_page):
+    page = open_page("?sample=coffee&tab=evidence&without=heads%3D5.2_3.1&chosen=5.2", wait=False)
+    ready(page, "evidence")
+    page.locator("#vitviz-evidence .vv-change-row").get_by_role("button", name="Restore").click()
+    edits = page.locator("#vitviz-edits .vv-edits")
+    expect(edits).not_to_contain_text("Layer 5, head 2")
+    expect(edits).to_contain_text("Layer 3, head 1")
+
+
 def test_two_visitors_with_different_edits_do_not_see_each_others(open_page):
     pages = [
         open_page(f"?sample=coffee&tab=evidence&without={text}", wait=False)

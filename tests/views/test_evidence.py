@@ -359,3 +359,23 @@ def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
     assert told["notes"][1]["values"]["value"] == f"{alike:.2f}".replace("-", "−")
     some = json.loads(VIEW.item(subject, "truth", {**settings, "tried": 1, "parts_as": "mean"}).tobytes())
     assert (some["done"], some["count"], some["notes"]) == (8, 17, [])  # a mean has the positions too
+
+
+@pytest.mark.parametrize("given", [{}, {"target": "7"}, {"target": "193-7"}])
+def test_prediction_change_of_ablated_heads_equals_two_separate_passes(inspector, trace, given):
+    heads = [(layer, head) for layer in range(4, 8) for head in range(3)]
+    edited = inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=heads))
+    context = ViewContext(inspector, edited, original=lambda: ViewContext(inspector, trace))
+    told = json.loads(asked(context, "change", **given).tobytes())
+    logits = [one.logits.numpy().astype(float) for one in (trace, edited)]
+    first, *other = map(int, given.get("target", str(logits[0].argmax())).split("-"))
+    pair = [values[first] - values[other[0]] if other else values[first] for values in logits]
+    assert told["logits"] == pytest.approx(pair, abs=1e-6)
+    shares = [np.exp(values - values.max()) / np.exp(values - values.max()).sum() for values in logits]
+    assert told["scores"] == (None if other else pytest.approx([one[first] for one in shares], abs=1e-9))
+    assert logits[0].argmax() != logits[1].argmax(), "the pass without these heads predicts another class"
+    assert told["now"]["text"] == trace.labels[logits[1].argmax()]
+
+
+def test_prediction_change_without_any_edit_is_null(subject):
+    assert json.loads(asked(subject, "change").tobytes()) is None

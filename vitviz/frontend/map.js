@@ -131,7 +131,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
     framed?.draw(size, rowByRow(grid, size));
   }
 
-  return { node, show, bar, heat, plot, at: field.at, put, size: () => size };
+  return { node, title, show, bar, heat, plot, at: field.at, put, size: () => size };
 }
 
 export default (slug) => ({

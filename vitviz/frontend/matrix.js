@@ -8,6 +8,7 @@ import { light, whenLit } from './highlight.js';
 import { t } from './i18n.js';
 import { letters } from './line_labels.js';
 import { cells, outline, plotted, tip } from './pointer.js';
+import { frameRemoved } from './removed_patches.js';
 import { still } from './shared_scale.js';
 
 /** The tooltip lines of a cell. */
@@ -88,6 +89,8 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
     context.imageSmoothingEnabled = false;
     const image = tinted(Float32Array.from(values), rows, cols, scale.colours, low, high);
     context.drawImage(image, left, top, w * cols, h * rows);
+    const cell = (at) => [left + (at % cols) * w, top + Math.floor(at / cols) * h, w, h];
+    frameRemoved(context, (figure.removed ?? []).map(cell));
     context.fillStyle = self.colour('color');
     context.globalAlpha = 0.8;
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;

@@ -252,7 +252,7 @@ export function mountBeside(element, props, watch, trigger, view) {
   const show = () => {
     const wanted = Boolean(props.value?.key);
     marked(element.closest('.block'), 'second', wanted);
-    marked(element.closest('.vitviz-figures'), 'two', wanted);
+    for (const part of ['.vitviz-figures', '.tabitem']) marked(element.closest(part), 'two', wanted);
     if (wanted && element.firstElementChild) return;
     element.replaceChildren(...(wanted ? [root.cloneNode()] : []));
     if (wanted) mount(element, props, watch, trigger, view);

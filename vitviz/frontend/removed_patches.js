@@ -1,5 +1,5 @@
 // Parts of the image that the model did not see: the upload outside the crop, veiled; removed patches, framed
-// and with their replacement; the input with patches removed or moved.
+// and with their replacement; the input with patches removed or moved; ablated heads in grids of heads.
 
 import { fit } from './elements.js';
 
@@ -78,17 +78,29 @@ export function drawMissing(self, context, box) {
   }
 }
 
-/** Frames the removed patches with dashes, on a canvas above a map. */
-export function frameMissing(self, context, box) {
+/** Frames boxes of removed parts, [x, y, width, height], with dashes. */
+export function frameRemoved(context, boxes) {
   context.save();
   context.setLineDash([4, 3]);
   for (const [line, colour] of [
     [3, 'rgb(255 255 255 / .75)'],
     [1.5, 'rgb(0 0 0 / .85)'],
   ])
-    for (const cell of self.value.missing?.patches ?? []) rim(context, box(cell), colour, line, 1);
+    for (const box of boxes) rim(context, box, colour, line, 1);
   context.restore();
 }
+
+/** Frames the removed patches, on a canvas above a map. */
+export const frameMissing = (self, context, box) =>
+  frameRemoved(context, (self.value.missing?.patches ?? []).map(box));
+
+/** The ablated heads, {layer, head}, counted from 1. */
+export const removedHeads = ({ value: { missing } }) =>
+  (missing?.heads ?? []).map(([layer, head]) => ({ layer, head }));
+
+/** True if a head, counted from 1, is ablated. */
+export const ablated = (self, { layer, head }) =>
+  removedHeads(self).some((one) => one.layer === layer && one.head === head);
 
 /**
  * Draws the image `width` CSS pixels wide. `order` is the source patch of each position; the positions in

@@ -57,7 +57,11 @@ def figure_frame(subject: ViewContext, slug: str) -> dict[str, Any]:
         "heads": about.heads,
         "head_type": about.head_type,
         "picture": picture,
-        "missing": {"patches": list(without.patches), "as": without.patches_as},
+        "missing": {
+            "patches": list(without.patches),
+            "as": without.patches_as,
+            "heads": [[layer + 1, head + 1] for layer, head in without.heads],
+        },
         "controls": [],
         "items": {},
         "summary": {},

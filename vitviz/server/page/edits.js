@@ -106,8 +106,11 @@ export default function part(element, props, watch, trigger) {
     ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
   });
 
-  document.addEventListener('vitviz:restore', () => {
-    if (root.isConnected) ask({ ...coming(), heads: [], mlps: [], patches: [] });
+  // restores the named heads, or everything
+  document.addEventListener('vitviz:restore', (/** @type {CustomEvent} */ { detail }) => {
+    const { heads } = coming();
+    const kept = detail ? { heads: heads.filter((one) => !detail.heads.includes(one)) } : NOTHING;
+    if (root.isConnected) ask({ ...coming(), ...kept });
   });
 
   /** All ablated parts and the edits. */

@@ -34,6 +34,7 @@ _COMPUTE = {  # item -> function of subject and settings
     "best": compute.likeliest_by_patch,
     "effects": compute.layer_effects,
     "agreement": compute.agreement,
+    "change": compute.prediction_change,
     "writer_map": compute.writer_map,
     "truth": truth.item,
     "trail": compute.trail_json,
@@ -189,6 +190,7 @@ class AttributionView(View):
         drawing_item("likeliest", "row col pair", "each patch's likeliest class and its cosine", "patchwise"),
         as_json("legend", "the colours of the classes", "patchwise"),
         as_json("classes", "the likeliest classes"),
+        as_json("change", "the prediction before the change and after", "target"),
         as_json("labels", "all classes"),
     )
 

@@ -1,5 +1,6 @@
-// The panel beside the map: a chart (waterfall or logit lens) and a grid of all heads, layers from left to
-// right, heads from top to bottom, each cell coloured by its contribution in logits.
+// The panel beside the map: a grid of all heads, layers from left to right, heads from top to bottom, each
+// cell coloured by its contribution in logits; the ablation of the selected head; a chart (waterfall or logit
+// lens).
 
 import { chartBeside } from '../../frontend/chart.js'; // Plotly lays out the page 44 times a camera frame
 import { unpacked } from '../../frontend/data.js';
@@ -7,8 +8,10 @@ import { el, stack } from '../../frontend/elements.js';
 import { headKey } from '../../frontend/highlight.js';
 import { t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
+import { ablated, removedHeads } from '../../frontend/removed_patches.js';
 import { differs, still } from '../../frontend/shared_scale.js';
-import { asked, either, signed } from './lines.js';
+import { change } from './change.js';
+import { asked, either, roomBeside, signed } from './lines.js';
 
 /** A grid of heads: the tooltip shows a cell's number; `pick` gets layer and head, counted from 1. */
 export function wall(self, pick) {
@@ -17,6 +20,7 @@ export function wall(self, pick) {
     said: (row, col, value) => [
       signed(value),
       t('Layer {layer}, head {head}', at(row, col)),
+      ...(ablated(self, at(row, col)) ? [t('Ablated')] : []),
       t('Click to see its patches'),
     ],
     pick: (row, col) => pick(col + 1, row + 1),
@@ -40,6 +44,7 @@ export function drawWall(self, made, { values, most, title, room, width, chosen 
     rows: [],
     cols: [],
     chosen: (head - 1) * layers + layer - 1,
+    removed: removedHeads(self).map((one) => (one.head - 1) * layers + one.layer - 1),
     question: String(most),
     unscaled: true,
     notes: [],
@@ -53,8 +58,10 @@ export function account(self, { pick }) {
   const drawn = chartBeside(self);
   const said = el('p', { class: 'vv-text' });
   const shares = wall(self, pick);
-  const node = stack(drawn.node, said, shares.node);
-  return { node, drawn, said, shares };
+  const changed = change(self);
+  const node = stack(shares.node, changed.node, drawn.node, said);
+  node.classList.add('vv-contributions');
+  return { node, drawn, said, shares, changed };
 }
 
 /** Draws the chart, `tall` px high, with a sentence below; `at` is the current depth. */
@@ -68,21 +75,24 @@ export function drawChart(self, made, tall, said, at = null) {
 
 /** Draws the waterfall and the grid. Selected patches change only the grid, so that nothing moves. */
 export function drawAccount(self, made) {
-  const room = self.deep || 480;
-  const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * 0.32));
+  const room = roomBeside(self, 480);
+  const share = self.ui.head.hidden ? 0.24 : 0.32;
+  const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * share));
   const direct = differs(self)
     ? t('Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”.')
     : t('Direct effects only: what acts through later layers is credited to those layers.');
   drawChart(self, made, tall, direct);
-  const above = () => made.drawn.node.offsetHeight + made.said.offsetHeight;
+  const above = () =>
+    made.drawn.node.offsetHeight + made.said.offsetHeight + made.changed.node.offsetHeight + 8;
   const used = self.read('account', above) + 20 + 20 * self.zoom;
+  const least = (74 + Math.max(84, 16 * self.value.heads)) * self.zoom; // what is lower is scrolled to
   const [some, width] = [self.settings.patches !== '', Math.max(160, self.across)];
-  drawShares(self, made, { values: self.data.heads.values, some, room: room - used, width });
+  drawShares(self, made, { values: self.data.heads.values, some, room: Math.max(room - used, least), width });
 }
 
 /** Draws the largest paths; the graph also uses the space of the grid. */
 export function drawGraph(self, made) {
-  const room = self.deep || 560;
+  const room = roomBeside(self, 560);
   made.shares.node.hidden = true;
   drawChart(self, made, Math.max(220 * self.zoom, Math.min(560 * self.zoom, room - 200 * self.zoom)), '');
 }

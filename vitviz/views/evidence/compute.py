@@ -8,17 +8,19 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
-from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.views import lazy
 from vitviz.views.base import original_context
 from vitviz.views.shared import (
     ClassTarget,
     ablation_drops,
+    class_name,
     json_bytes,
     parse_target,
     shared_logit_terms,
     shared_saliency_map,
     shared_upstream,
+    target_name,
 )
 from vitviz.views.subject import Settings, ViewContext
 
@@ -64,6 +66,29 @@ def target_column(subject: ViewContext, settings: Settings, table):
     if isinstance(asked, tuple):
         return table[:, asked[0]] - table[:, asked[1]]
     return table[:, asked] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
+
+
+def prediction_change(subject: ViewContext, settings: Settings) -> np.ndarray:
+    """Return the target's score and logit for the original image and model, and now, as JSON.
+
+    The target "top" is the class that was predicted originally. Two classes have a difference of logits and
+    no score. `now` names the predicted class if the prediction has changed. Null if nothing was changed.
+    """
+    if subject.original is None:
+        return json_bytes(None)
+    trace, was = subject.trace, original_context(subject).trace
+    top = settings["target"] == "top"
+    asked = target(original_context(subject) if top else subject, settings)
+    name = target_name(subject, str(asked) if top else settings["target"])
+    pair = isinstance(asked, tuple)
+    logits = [(one.logits[asked[0]] - one.logits[asked[1]] if pair else one.logits[asked]).item()
+              for one in (was, trace)]  # fmt: skip
+    moved = trace.prediction != was.prediction
+    return json_bytes({
+        "name": text_to_json(name), "logits": logits,
+        "scores": None if pair else [one.scores()[asked].item() for one in (was, trace)],
+        "now": text_to_json(class_name(trace, trace.prediction)) if moved else None,
+    })  # fmt: skip
 
 
 def account(subject: ViewContext, settings: Settings):

@@ -4,7 +4,7 @@
 import { button, el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { drawShares, drawWall, largest, wall } from './account.js';
-import { asked, either } from './lines.js';
+import { asked, either, roomBeside } from './lines.js';
 import { stepwise } from './steps.js';
 
 /** The panel; `pick(layer, head)` as in account.js. */
@@ -45,7 +45,7 @@ function draw(self, made) {
   if (settings.show !== 'effects' || made.goal !== `${self.key}/${asked(self)}`) return;
   const { zoom } = self;
   const width = Math.max(160, self.across);
-  const room = self.deep || 560;
+  const room = roomBeside(self, 560);
   const some = settings.part === 'heads';
   const walls = some ? Math.min(300, 44 + 60 * value.heads) * zoom : 0;
   made.parts.forEach((one) => one.setAttribute('aria-pressed', String(one.dataset.part === settings.part)));
@@ -97,7 +97,7 @@ export function drawSmallest(self, made) {
 
 function paint(self, made) {
   if (self.settings.show !== 'smallest') return;
-  const tall = Math.max(170, Math.min(420, (self.deep || 620) / self.zoom - 330)) * self.zoom;
+  const tall = Math.max(170, Math.min(420, roomBeside(self, 620) / self.zoom - 330)) * self.zoom;
   made.drawn.node.hidden = !made.figure;
   if (made.figure) made.drawn.draw(made.figure, Math.max(160, self.across), tall);
   const [done, count] = [made.done, most(self)];

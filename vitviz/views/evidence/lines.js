@@ -4,11 +4,24 @@ import { t } from '../../frontend/i18n.js';
 import { fixed, number, total } from '../../frontend/numbers.js';
 import { differs } from '../../frontend/shared_scale.js';
 
+/** The height for the parts beside the map, which scroll where they are higher than the window. */
+export const roomBeside = (self, otherwise) => {
+  const apart = !self.ui.head.hidden;
+  return apart ? Math.max(self.deep, 520 * self.zoom) : self.deep || otherwise;
+};
+
 /** Patches from a setting. */
 export const listed = (text) => (text ? text.split('.').map(Number) : []);
 
 /** The selected head or layer, [layer, head] or [layer], counted from 1; [] for all. */
 export const chosenOf = (self) => (self.settings.chosen ? self.settings.chosen.split('.').map(Number) : []);
+
+/** The selected heads, {layer, head}, counted from 1: one head, or all heads of a layer. */
+export function chosenHeads(self) {
+  const [layer, head] = chosenOf(self);
+  const all = Array.from({ length: layer ? self.value.heads : 0 }, (_, h) => ({ layer, head: h + 1 }));
+  return head ? [{ layer, head }] : all;
+}
 
 /** All contributions, summed into the terms that the page shows. */
 export function sums(self) {

@@ -4,11 +4,11 @@ import { t } from '../../frontend/i18n.js';
 import { bounds, scored } from '../../frontend/numbers.js';
 import { still } from '../../frontend/shared_scale.js';
 import { drawChart } from './account.js';
-import { asked, className, shown, signed } from './lines.js';
+import { asked, className, roomBeside, shown, signed } from './lines.js';
 
 export function drawForming(self, made) {
   const size = self.zoom;
-  const tall = Math.max(160 * size, Math.min(380 * size, (self.deep || 420) - 210 * size));
+  const tall = Math.max(160 * size, Math.min(380 * size, roomBeside(self, 420) - 210 * size));
   const afresh = t(
     'The final norm is recomputed at every layer; early layers were never trained to be read this way.',
   );

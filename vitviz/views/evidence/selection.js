@@ -2,7 +2,7 @@
 
 import { button, el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
-import { chosenOf, className, listed, targets } from './lines.js';
+import { chosenHeads, className, listed, targets } from './lines.js';
 
 const pen = document.createElement('canvas').getContext('2d');
 
@@ -100,15 +100,10 @@ export function clear(self) {
 
 /** Ablates the selection; every view then shows the ablated model. */
 export function takeAway(self) {
-  const [layer, head] = chosenOf(self);
   const patches = listed(self.settings.patches);
-  const heads = layer
-    ? head
-      ? [`${layer}.${head}`]
-      : Array.from({ length: self.value.heads }, (_, h) => `${layer}.${h + 1}`)
-    : [];
+  const heads = chosenHeads(self).map(({ layer, head }) => `${layer}.${head}`);
   document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { heads, patches } }));
-  clear(self);
+  if (patches.length) clear(self); // heads stay selected beside the changed prediction
 }
 
 /** The class with this number or name, ignoring case; -1 for none. */

@@ -2,12 +2,22 @@
 
 import { patchName, t } from '../../frontend/i18n.js';
 import { fixed, total } from '../../frontend/numbers.js';
-import { added, balanced, ofCosine, signed, sums } from './lines.js';
+import { ablated } from '../../frontend/removed_patches.js';
+import { drawChange, hasGrid } from './change.js';
+import { added, balanced, chosenHeads, ofCosine, signed, sums } from './lines.js';
 import { likeliest } from './sentences.js';
 
 /** Shows the buttons and the sum of the selection, whose space is always kept. */
-function choice(ui, some, said) {
-  for (const button of [ui.away, ui.back]) button.classList.toggle('vv-unseen', !some);
+function choice(self, some, said, name = '') {
+  const { ui } = self;
+  const heads = chosenHeads(self);
+  const below = hasGrid(self) && (heads.length || !ui.head.hidden);
+  const place = below ? ui.made.changed.row : ui.balanced;
+  if (ui.away.parentElement !== place) place.append(ui.away, ui.back);
+  const gone = heads.length > 0 && heads.every((one) => ablated(self, one));
+  ui.away.classList.toggle('vv-unseen', !some || gone);
+  ui.back.classList.toggle('vv-unseen', !some);
+  drawChange(self, ui.made.changed, name);
   ui.parts.classList.toggle('vv-unseen', Boolean(said));
   ui.picked.textContent = said;
 }
@@ -25,7 +35,7 @@ function tellMap(self, all, picked) {
     ? t('This map only ranks the patches; its values do not sum to the logit.')
     : t('Sum of map, prefix tokens and constants; {rest} remains unexplained.', { rest: fixed(rest, 3) });
   ui.parts.textContent = nothing ? `${t('No positive values here.')} ${said}` : said;
-  choice(ui, picked.length > 0, '');
+  choice(self, picked.length > 0, '');
 }
 
 /** The sum of all contributions, and the selected part. */
@@ -36,7 +46,7 @@ export function tell(self, picked, [layer, head]) {
   ui.balance.textContent = balanced(self, all.sum, all.logit);
   if (likeliest(self)) {
     ui.parts.textContent = t('Cosines of each patch alone with each class; they do not sum to the logit.');
-    return choice(ui, picked.length > 0, '');
+    return choice(self, picked.length > 0, '');
   }
   if (self.settings.method !== 'ledger') return tellMap(self, all, picked);
   const lines = [
@@ -50,7 +60,7 @@ export function tell(self, picked, [layer, head]) {
   ];
   const sum = lines.map(([name, value], i) => ` ${added(value, i)} ${name}`).join('');
   ui.parts.textContent = `${ofCosine(self, all.logit)}=${sum}`;
-  let said = '';
+  let [said, name] = ['', ''];
   if (layer) {
     const { heads } = self.value;
     const shares = data.heads.values.slice((layer - 1) * heads, layer * heads);
@@ -59,14 +69,19 @@ export function tell(self, picked, [layer, head]) {
       share: signed(share),
       rest: signed(all.sum - share),
     });
+    const place = head
+      ? t('Layer {layer}, head {head}', { layer, head })
+      : t('All heads of layer {layer}', { layer });
+    name = `${place}: ${signed(share)}`;
   } else if (picked.length) {
     const sum = total(picked.map((cell) => data.map.values[cell]));
-    const name = picked.length === 1 ? patchName(picked[0]) : t('{count} patches', { count: picked.length });
+    const which = picked.length === 1 ? patchName(picked[0]) : t('{count} patches', { count: picked.length });
     said = t('{name}: {share}, by head at the right; everything else: {rest}', {
-      name,
+      name: which,
       share: signed(sum),
       rest: signed(all.sum - sum),
     });
+    name = `${which}: ${signed(sum)}`;
   }
-  choice(ui, Boolean(layer) || picked.length > 0, said);
+  choice(self, Boolean(layer) || picked.length > 0, said, name);
 }

@@ -8,6 +8,7 @@ import { map } from '../../frontend/map.js';
 import { outline } from '../../frontend/pointer.js';
 import { differs, reach, still } from '../../frontend/shared_scale.js';
 import { account, drawAccount, drawGraph } from './account.js';
+import { hasGrid } from './change.js';
 import { drawEffects, drawSmallest, effects, smallest } from './effects.js';
 import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './logit_lens.js';
@@ -18,8 +19,33 @@ import { drawWriters, writers, written, writtenMap } from './writers.js';
 
 const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];
 
+/**
+ * Puts the texts of the map around the map, or beside it where the map has the height of the window. There they
+ * are below the grid of heads, if there is one, because the ablation of a head is what visitors try first.
+ */
+function arrange(self) {
+  const { question, balanced, either, drawn, framed, head, tail, made } = self.ui;
+  const style = () => getComputedStyle(self.below).getPropertyValue('--vv-apart').trim();
+  const apart = self.read('apart', style) === '1';
+  const place = !apart ? 'around' : hasGrid(self) ? 'grid' : 'beside';
+  if (self.ui.place === place) return;
+  self.ui.place = place;
+  head.hidden = tail.hidden = !apart;
+  const scale = [drawn.title, drawn.bar.node];
+  if (apart) {
+    framed.replaceChildren(drawn.node);
+    head.replaceChildren(question, ...(place === 'beside' ? scale : []));
+    tail.replaceChildren(...(place === 'beside' ? [] : scale), balanced, either);
+    return place === 'grid' ? made.changed.node.after(tail) : self.below.append(tail);
+  }
+  drawn.node.prepend(drawn.title);
+  drawn.plot.after(drawn.bar.node);
+  framed.replaceChildren(question, drawn.node, balanced, either);
+}
+
 export default () => ({
   title: 'Attribution',
+  side: true,
   walled: true,
   pictures: () => ['upload'],
   items: (self) => [
@@ -27,6 +53,7 @@ export default () => ({
     'classes',
     'labels',
     ...(['effects', 'smallest', 'sentences'].includes(shown(self)) ? [] : ['chart']), // or stepwise
+    ...(self.value.changed ? ['change'] : []),
     ...(forming(self) ? ['own', 'best'] : []),
     ...(likeliest(self) ? ['likeliest', 'legend'] : []),
     ...written(self),
@@ -67,21 +94,26 @@ export default () => ({
       title: t('Clear selection'),
       'aria-label': t('Clear selection'),
     });
-    self.figure.append(
-      stack(question, drawn.node, div('vv-balanced', balance, away, back), div('vv-either', parts, picked)),
-    );
+    const balanced = div('vv-balanced', balance, away, back);
+    const texts = { question, balanced, either: div('vv-either', parts, picked) };
+    const [framed, head, tail] = [stack(), stack(), stack()];
+    self.figure.append(framed);
     const pick = (layer, head) => chooseHead(self, layer, head);
     const made = account(self, { pick });
     const tried = effects(self, { pick });
     const wrote = writers(self);
     const least = smallest(self);
     const asks = { of, rather, list, unknown, listed: '', classes: [], labels: [], legend: legend() };
-    self.below.append(tried.node, least.node, wrote.node, asks.legend.node, made.node);
+    self.below.append(head, tried.node, least.node, wrote.node, asks.legend.node, made.node, tail);
     const plot = drawn.heat.parentElement;
     const marks = Array.from({ length: 64 }, () => outline(plot, 'vv-key'));
     drags(self, drawn);
     return {
       ...asks,
+      ...texts,
+      framed,
+      head,
+      tail,
       pair: [than, rather],
       drawn,
       balance,
@@ -100,6 +132,7 @@ export default () => ({
   draw(self) {
     const { ui, data, settings } = self;
     const { of, rather } = targets(self);
+    arrange(self);
     [ui.classes, ui.labels] = [unpacked(data.classes), unpacked(data.labels)];
     showPickers(self, of, rather);
     ui.pair.forEach((node) => (node.hidden = ui.classes.length < 2)); // a single output has no pair

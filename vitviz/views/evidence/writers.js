@@ -8,7 +8,7 @@ import { t } from '../../frontend/i18n.js';
 import { chartBeside } from '../../frontend/plotly_chart.js';
 import { reach, still } from '../../frontend/shared_scale.js';
 import { drawWall, largest, wall } from './account.js';
-import { asked, shown, signed, sumName } from './lines.js';
+import { asked, roomBeside, shown, signed, sumName } from './lines.js';
 import { stepwise } from './steps.js';
 
 const held = (self) => self.settings.beside === 'truth';
@@ -147,7 +147,7 @@ export function writtenMap(self) {
 export function drawWriters(self, made) {
   made.steps = unpacked(self.data.trail);
   const last = made.steps.at(-1);
-  const [size, room] = [self.zoom, self.deep || 520];
+  const [size, room] = [self.zoom, roomBeside(self, 520)];
   const [width, tall] = [Math.max(160, self.across), Math.max(140 * size, Math.min(250 * size, room * 0.36))];
   crumbs(self, made);
   // the bar of the selected source; for a head, that of the head's layer

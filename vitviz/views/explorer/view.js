@@ -12,7 +12,7 @@ import { number } from '../../frontend/numbers.js';
 import { framing } from '../../frontend/outliers.js';
 import { pinMarks, togglePin } from '../../frontend/pins.js';
 import { cells, outline, rowByRow, tip } from '../../frontend/pointer.js';
-import { leftOut, nearestShown } from '../../frontend/removed_patches.js';
+import { ablated, leftOut, nearestShown } from '../../frontend/removed_patches.js';
 import { opening } from './opening.js';
 import { ask, chooseToken, paint, showChips, showPins, told } from './query.js';
 import { deeper, distanceOf, first, put, small, tokensOf } from './tokens.js';
@@ -171,7 +171,9 @@ export default () => ({
         wallSpot.put(...p.box(cell));
         const weight = most === null ? '' : t('largest weight {value}', { value: number(most) });
         const value = distance?.toFixed(1);
-        tip.show(event, wallName(at), weight, value ? t('attention distance {value} px', { value }) : '');
+        const far = value ? t('attention distance {value} px', { value }) : '';
+        const gone = ablated(self, { layer: at.layer + 1, head: at.head + 1 }) ? [t('Ablated')] : [];
+        tip.show(event, wallName(at), ...gone, weight, far);
       },
       leave: () => wallSpot.hide(),
       pick: (cell) => {

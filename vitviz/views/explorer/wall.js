@@ -3,6 +3,7 @@
 import { tinted } from '../../frontend/colours.js';
 import { fit } from '../../frontend/elements.js';
 import { nameOf, t } from '../../frontend/i18n.js';
+import { frameRemoved, removedHeads } from '../../frontend/removed_patches.js';
 import { differs, labelled, reach, still } from '../../frontend/shared_scale.js';
 import { coloursOf } from './query.js';
 import { distanceOf } from './tokens.js';
@@ -77,6 +78,9 @@ export function drawWall(self) {
   const down = th + gap;
   const fallen = (place) => top + place * down + (place === heads ? 8 : 0); // the mean is set apart
   const slot = (place, layer) => [left + layer * pitch, fallen(place), tw, th];
+  const removed = removedHeads(self).map(({ layer, head }) =>
+    slot(ui.order[layer - 1].indexOf(head - 1), layer - 1),
+  );
   const drawn = [ui.wallName, pitch, self.density, settings.order, self.colour('color')].join('/');
   if (ui.wallDrawn !== drawn) {
     ui.wallDrawn = drawn;
@@ -87,6 +91,7 @@ export function drawWall(self) {
         const head = p < heads ? ui.order[l][p] : heads;
         context.drawImage(ui.atlas, head * cols, l * rows, cols, rows, ...slot(p, l));
       }
+    frameRemoved(context, removed);
     context.fillStyle = self.colour('color');
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.globalAlpha = 0.8;
