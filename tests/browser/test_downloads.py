@@ -112,8 +112,20 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
     assert texts(found.encode()) == texts(made.svg())
     expect(dialog).to_contain_text("Saved.")
     assert dialog.locator("img").evaluate("(one) => one.naturalWidth") > 100, "the figure is seen before"
-    caption = dialog.get_by_role("textbox", name="Caption (text)").input_value()
-    assert "Photograph: Launch of a Falcon 9" in caption and "alone: 0" not in caption
+    caption = dialog.get_by_role("textbox", name="Caption", exact=True)
+    assert caption.input_value() == made.caption_as("txt", definition=False)
+    assert caption.input_value().startswith("Rollout, vitviz-tiny: ")
+    dialog.get_by_label("With settings, definition and source").check()
+    expect(caption).to_have_value(re.compile("Photograph: Launch of a Falcon 9"))
+    assert "alone: 0" not in caption.input_value() and not re.search(r"[\$]", caption.input_value())
+    for form, formula in (("tex", r"$\tilde A_l = r I + (1-r) \bar A_l$"), ("md", r"$\tilde A_l = r I")):
+        dialog.get_by_label("Form of the caption").select_option(form)
+        expect(caption).to_have_value(re.compile(re.escape(formula)))
+    dialog.get_by_label("Format").select_option("caption")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename.endswith(".md")
+    assert download.value.path().read_text(encoding="utf-8") == caption.input_value()
     dialog.get_by_label("Format").select_option("png")
     dialog.get_by_label("Width in mm").fill("3")
     dialog.get_by_role("button", name="Download").click()

@@ -53,7 +53,7 @@ def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     rather.press("Enter")
     expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
     export(page, "evidence", ".vv-print")
-    caption = page.get_by_role("dialog").get_by_role("textbox", name="Caption (text)")
+    caption = page.get_by_role("dialog").get_by_role("textbox", name="Caption", exact=True)
     expect(caption).to_have_value(re.compile(rf"my-clip\?text={CAT}\|{DOG}\|"), timeout=60_000)
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
     page.wait_for_url(re.compile(r"text%3D.*target="))

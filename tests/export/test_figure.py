@@ -199,8 +199,11 @@ def test_two_tokens_are_two_and_two_layers_a_range(made):
 
 def test_the_caption_has_definition_settings_source_and_citation(made, inspector):
     view = next(view for view in VIEWS if view.slug == "rollout")
-    caption = made("rollout", True, fusion="max", layers=(2, 5)).caption
-    assert view.words.definition in caption and view.words.caveat in caption and view.words.source in caption
+    figure = made("rollout", True, fusion="max", layers=(2, 5))
+    caption = figure.caption
+    assert view.words.definition in figure.caption_as("md")
+    assert "Ã_l = r I + (1-r) Ā_l with each row divided by its sum" in caption  # without LaTeX
+    assert view.words.caveat in caption and view.words.source in caption
     assert "Heads fused by: Maximum" in caption and "Layers: 2-5" in caption
     assert inspector.checkpoint.trained_on in caption and "arXiv 2010.11929" in caption
     assert f"vitviz {vitviz.__version__}" in caption

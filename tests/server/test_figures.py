@@ -36,6 +36,10 @@ def test_an_address_gives_what_python_gives(service, key, expected):
     assert data == expected.svg() and name == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
     data, _ = figures.figure_file(service, key, "rollout", "txt", {"fusion": "max"})
     assert data.decode() == credited(expected.caption)
+    for form in ("txt", "tex", "md"):
+        short = {"fusion": "max", "print.definition": "0"}
+        data, name = figures.figure_file(service, key, "rollout", form, short)
+        assert data.decode() == expected.caption_as(form, definition=False) and name.endswith(f".{form}")
     asked = {"fusion": "max", "print.width": "100", "print.dpi": "150", "print.detail": "1"}
     data, name = figures.figure_file(service, key, "rollout", "png", asked)
     assert Image.open(io.BytesIO(data)).width == round(100 / 25.4 * 150) and "_detail_" in name
@@ -52,6 +56,7 @@ def test_an_address_gives_what_python_gives(service, key, expected):
         {"print.dpi": "72"},
         {"print.dpi": "9" * 40},
         {"print.detail": "yes"},
+        {"print.definition": "yes"},
         {"print.colour": "red"},
         {"print.lang": "../../x"},
         {"fusion": "sum"},

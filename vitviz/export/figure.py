@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz.errors import Unknown, VitvizError, first_line, quoted
+from vitviz.export import captions
+from vitviz.export.captions import Caption, first_sentence
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.public import __version__
@@ -44,10 +46,10 @@ LONGEST = 140  # maximum length of a file name
 def _caption(
     view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle, spec: FigureSpec,
     second: ViewContext | None,
-) -> str:  # fmt: skip
-    """Return the caption: panels, image, checkpoint, settings, definition (LaTeX), limits and sources."""
+) -> Caption:  # fmt: skip
+    """Return the caption: panels and idea; image, checkpoint, settings, definition, limits and sources."""
     say = partial(translate, tag=asked.language)
-    shown = [panel.title for row in spec.rows for panel in row if getattr(panel, "title", "")]
+    titles = [panel.title for row in spec.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
     told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
@@ -59,9 +61,12 @@ def _caption(
     strokes = trace.view.retouched.text() if view.needs is Needs.RUN and trace is not None else ""
     cited = [one for one in (view.words.cites, view.words.source) if one]
     by = LocalizedText("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=__version__)
+    shown = f": {say(join_texts(*titles))}" if titles else ""
+    sentences = (
+        (f"{say(view.title)}, {subject.checkpoint}{shown}.", False),
+        (first_sentence(say(view.words.what)), True),
+    )
     parts = [
-        f"{say(view.title)}, {subject.checkpoint}. {say(view.words.what)}",
-        say(join_texts(*shown)) + "." if shown else "",
         _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
         LocalizedText(RETOUCHED, what=strokes) if strokes else "",
         LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
@@ -76,7 +81,11 @@ def _caption(
         LocalizedText("Source: {source}.", source=join_texts(*cited, by=": ")),
         by,
     ]
-    return "\n".join(say(part) for part in parts if part) + "\n"
+    marked = ("{definition}", "{caveat}")  # Markdown with formulas
+    lines = [
+        (say(part), any(one in getattr(part, "pattern", "") for one in marked)) for part in parts if part
+    ]
+    return Caption(sentences, tuple(lines))
 
 
 def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
@@ -188,10 +197,30 @@ class Figure:
 
     spec: FigureSpec
     name: str  # file name without suffix: view, checkpoint and settings
-    caption: str  # definition, settings, source and citation
+    texts: Caption
     title: str
     dark: bool = False
     language: str = "en"
+
+    @property
+    def caption(self) -> str:
+        """The whole caption as plain text: settings, definition, source and citation too."""
+        return self.caption_as("txt")
+
+    def caption_as(self, form: str, definition: bool = True) -> str:
+        """Return the caption in a form: two sentences, then settings, definition, limits and source.
+
+        Args:
+            form: "txt" for plain text without LaTeX, "tex" for LaTeX, or "md" for Markdown.
+            definition: Whether more than the two sentences is returned.
+
+        Raises:
+            VitvizError: For another form.
+        """
+        if form not in captions.FORMS:
+            expected = ", ".join(captions.FORMS)
+            raise VitvizError(f"There is no caption as {quoted(form)}; expected one of {expected}.")
+        return self.texts.text(form, definition)
 
     def svg(self, width: float | None = None) -> bytes:
         """Return SVG bytes, `width` mm wide (None for the figure's own width); text stays selectable."""
@@ -209,15 +238,15 @@ class Figure:
         """Return the bytes of the figure, or of its caption.
 
         Args:
-            form: "svg", "pdf", "png", or "txt" for the caption.
+            form: "svg", "pdf", "png", or "txt", "tex" and "md" for the caption.
             width: Width in mm, 40 to 400; None for the figure's own.
             dpi: Resolution of a PNG, 150, 300 or 600.
 
         Raises:
             VitvizError: For an unknown format, width or resolution, and if matplotlib is not installed.
         """
-        if form == "txt":
-            return self.caption.encode()
+        if form in captions.FORMS:
+            return self.caption_as(form).encode()
         told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
         return import_mpl_module("page").render(self.spec, form, width, dpi, *told, cancellation.check)
 

@@ -10,11 +10,12 @@ import { filmButton } from './video_dialog.js';
 import { asText } from './view_state.js';
 
 const PIXELS = 20; // millions, as in Python's Limits; compared by a test
-const chosen = { form: 'svg', width: '', dpi: '300', detail: false }; // shared by all views until reload
+// shared by all views until reload
+const chosen = { form: 'svg', width: '', dpi: '300', detail: false, caption: 'txt', definition: false };
 
 function open(self) {
   const vectors = ['svg', 'pdf', 'png'].map((one) => [one, one.toUpperCase()]);
-  const form = choice(chosen, 'form', [...vectors, ['txt', t('Caption (text)')]]);
+  const form = choice(chosen, 'form', [...vectors, ['caption', t('Caption')]]);
   const dpi = field(t('Dots per inch'), choice(chosen, 'dpi', ['150', '300', '600']));
   const size = { type: 'number', min: 40, max: 400, step: 1, placeholder: t('automatic') };
   const width = keeping(el('input', size), chosen, 'width');
@@ -27,7 +28,7 @@ function open(self) {
   form.addEventListener('change', shown);
   shown();
   const preview = el('img', { class: 'vv-print-preview', alt: t('Export the figure for print') });
-  const written = { class: 'vv-print-caption', readonly: true, 'aria-label': t('Caption (text)') };
+  const written = { class: 'vv-print-caption', readonly: true, 'aria-label': t('Caption') };
   const caption = el('textarea', written);
   const copied = async () => {
     caption.select();
@@ -36,8 +37,23 @@ function open(self) {
   };
   const copy = button(t('Copy caption'), copied);
   const detail = tick(chosen, 'detail');
+  const forms = [
+    ['txt', t('Plain text')],
+    ['tex', 'LaTeX'],
+    ['md', 'Markdown'],
+  ];
+  const [kind, definition] = [choice(chosen, 'caption', forms), tick(chosen, 'definition')];
+  kind.setAttribute('aria-label', t('Form of the caption'));
   const fields = [
-    div('vv-print-sides', preview, stack(caption, copy)),
+    div(
+      'vv-print-sides',
+      preview,
+      stack(
+        caption,
+        div('vv-buttons', copy, kind),
+        field(t('With settings, definition and source'), definition),
+      ),
+    ),
     field(t('Format'), form),
     field(t('Width in mm, 40 to 400'), width),
     dpi,
@@ -45,26 +61,34 @@ function open(self) {
     field(t('Include detail'), detail),
   ];
   const shows = dialog(self, t('Export the figure for print'), fields, async (signal) => {
-    const found = await asked(self, chosen.form, signal);
-    save(found.blob, found.name || `vitviz-${self.name}.${chosen.form}`);
+    const ending = chosen.form === 'caption' ? chosen.caption : chosen.form;
+    const found = await asked(self, ending, signal);
+    save(found.blob, found.name || `vitviz-${self.name}.${ending}`);
     if (caption.value) await copied(); // a paper needs both the figure and the caption
     return true;
   });
   shows.go.textContent = t('Download and copy caption');
   shows.node.classList.add('vv-print-dialog');
-  const look = async () => {
+  /** Shows the caption and, unless only its form has changed, the figure. */
+  const look = async ({ target } = { target: null }) => {
+    const same = [kind, definition].includes(target);
+    const about = () => [chosen.caption, chosen.definition, chosen.width, chosen.detail].join();
+    const goal = about();
     try {
-      const [drawn, text] = await Promise.all(['svg', 'txt'].map((one) => asked(self, one, shows.signal)));
+      const names = [chosen.caption, ...(same ? [] : ['svg'])];
+      const [text, drawn] = await Promise.all(names.map((one) => asked(self, one, shows.signal)));
+      const found = await text.blob.text();
+      if (goal === about()) caption.value = found; // a later change may be answered first
+      shows.say('');
+      if (same) return;
       URL.revokeObjectURL(preview.src);
       preview.src = URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' }));
-      caption.value = await text.blob.text();
-      shows.say('');
     } catch (problem) {
       if (problem.name !== 'AbortError') shows.say(problem.sentence ? t(problem.sentence) : problem.message);
     }
   };
   shows.say(t('Drawing …'));
-  for (const one of [width, detail]) one.addEventListener('change', look);
+  for (const one of [width, detail, kind, definition]) one.addEventListener('change', look);
   look();
 }
 
@@ -73,6 +97,7 @@ function asked(self, form, signal) {
   const given = { 'print.dpi': chosen.dpi, 'print.detail': chosen.detail ? '1' : '0' };
   if (chosen.width) given['print.width'] = chosen.width;
   given['print.lang'] = spokenTag();
+  given['print.definition'] = chosen.definition ? '1' : '0';
   return file(self.path(`print.${form}`, asText({ ...self.settings, ...given })), signal);
 }
 

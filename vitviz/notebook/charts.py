@@ -32,6 +32,7 @@ from vitviz.charts.chart import (
 )
 from vitviz.charts.mpl.spec import NARROW, FigureSpec
 from vitviz.errors import VitvizError, quoted
+from vitviz.export.captions import Caption
 from vitviz.export.figure import Figure
 from vitviz.notebook.results import NamedTensor
 from vitviz.surveys.result import Survey
@@ -74,7 +75,8 @@ def print_figure(thing: Any, name: str, language: str, dark: bool) -> Figure:
     name, chart = select_chart(thing, name, language)
     title = translate(chart.title or name, language)
     spec = FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
-    return Figure(spec, f"vitviz-{name.replace('.', '-')}", f"{title}\n", title, dark, language)
+    texts = Caption(((title, False),), ())
+    return Figure(spec, f"vitviz-{name.replace('.', '-')}", texts, title, dark, language)
 
 
 def mime_bundle(thing: Any) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from vitviz.errors import TooMuch, Unknown, VitvizError, WrongSetting, quoted
-from vitviz.export import Figure, print_view
+from vitviz.export import Figure, captions, print_view
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import View
 from vitviz.views.printing import ALONE, PrintStyle
 
-FORMATS = ("svg", "pdf", "png", "txt")
+FORMATS = ("svg", "pdf", "png", *captions.FORMS)
 QueryTexts = Mapping[str, str]  # settings as in a link
-PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang")
+PREFIX, ASKED = "print.", ("width", "dpi", "detail", "dark", "lang", "definition")
 NOT_YET = (
     "This view’s numbers have not been computed yet. Open the view, wait for them, then export the figure."
 )
@@ -60,14 +60,24 @@ def write_figure(service: AnalysisService, made: Figure, form: str, width: float
 def figure_file(
     service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
-    """Return a figure file and its name; print.width (mm), .dpi, .detail, .dark and .lang set the format."""
+    """Return a figure file, or its caption, and its name.
+
+    print.width (mm), .dpi, .detail, .dark and .lang set the format; with print.definition=0, a caption has
+    two sentences.
+    """
     wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = service.view(slug), service.subject(key)
     settings = view.settings(wanted.theirs, subject.about)
     if view.on_request and not view.refused(subject) and not view.available_now(subject, settings):
         raise VitvizError(NOT_YET)  # drawing would run a computation that visitors start with a button
     made = figure(service, key, slug, wanted.theirs, wanted.look())
-    width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
+    width, dpi, whole = (
+        wanted.number("width", ""),
+        wanted.number("dpi", "300"),
+        wanted.flag("definition", "1"),
+    )
+    if ending in captions.FORMS:
+        return made.caption_as(ending, whole).encode(), f"{made.name}.{ending}"
     return write_figure(service, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
@@ -120,7 +130,11 @@ class FigureRequest:
         text = self.text(name, usual, "[0-9]{1,4}" if usual else "[0-9]{0,4}", "a whole number")
         return int(text) if text else None
 
+    def flag(self, name: str, usual: str = "0") -> bool:
+        """Return a parameter that is 0 or 1."""
+        return self.text(name, usual, "[01]", "0 or 1") == "1"
+
     def look(self) -> PrintStyle:
         """Return the style of the figures."""
-        flags = {name: self.text(name, "0", "[01]", "0 or 1") == "1" for name in ("detail", "dark")}
+        flags = {name: self.flag(name) for name in ("detail", "dark")}
         return PrintStyle(**flags, language=self.text("lang", "en"))
