@@ -5,6 +5,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
 from tests.browser.helpers import kept, write_picture
+from vitviz.server.i18n import translate
+from vitviz.views import VIEWS
 
 
 @pytest.mark.parametrize(("width", "height"), [(720, 450), (768, 1024), (390, 844)])
@@ -44,3 +46,16 @@ def test_opening_a_view_folds_the_pickers_on_a_phone(open_page):
     page.get_by_role("button", name="Where it looks").click()
     expect(page.locator("#vitviz-samples")).to_be_hidden()
     expect(change).to_have_attribute("aria-expanded", "false")
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
+def test_on_a_phone_each_view_says_what_to_do_above_its_figure(open_page, language):
+    page = open_page(f"?tab=patches&lang={language}", 390, 844)
+    for view in VIEWS:
+        page.evaluate("(slug) => document.getElementById(`vitviz-tab-${slug}-button`).click()", view.slug)
+        hint = page.locator(f"#vitviz-tab-{view.slug} .vitviz-lead p").last
+        expect(hint).to_have_text(translate(view.words.how, language))
+        box, figure = (one.bounding_box() for one in (hint, page.locator(f"#vitviz-{view.slug} .vv-figure")))
+        assert box["height"] > 10
+        if figure and figure["height"]:
+            assert box["y"] + box["height"] <= figure["y"] + 0.5, view.slug

@@ -1,6 +1,6 @@
 // Keyboard and screen-reader support that Gradio's own components lack.
 
-import { el, origin, seek, seekAll } from './elements.js';
+import { el, marked, origin, seek, seekAll } from './elements.js';
 import { t } from './i18n.js';
 
 /**
@@ -31,11 +31,20 @@ function tabs() {
   };
 }
 
-/** Makes an open fold scrollable from the keyboard; Escape and a click outside close it. */
+/**
+ * Makes an open definition scrollable from the keyboard and marks its tab; Escape closes it, and in Present,
+ * where it covers the figure, a click outside.
+ */
 function folds() {
   const opened = () => seekAll('.vitviz-fold > button.open');
-  const shut = (event) =>
+  const mark = () => {
+    for (const fold of seekAll('.vitviz-fold'))
+      marked(fold.closest('.tabitem'), 'defined', fold.querySelector('button.open'));
+  };
+  const shut = (event) => {
+    if (!document.documentElement.classList.contains('vv-lecturing')) return;
     opened().forEach((button) => button.parentElement.contains(origin(event)) || button.click());
+  };
   document.addEventListener('pointerdown', shut);
   document.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') opened().forEach((button) => button.click());
@@ -43,6 +52,7 @@ function folds() {
   document.addEventListener('click', (event) => {
     if (!origin(event).closest?.('.vitviz-fold')) return;
     for (const node of seekAll('[data-testid=accordion-content]')) node.tabIndex = 0;
+    requestAnimationFrame(mark); // Gradio sets the class after the event
   });
 }
 
