@@ -20,8 +20,8 @@ import { drawWriters, writers, written, writtenMap } from './writers.js';
 const SUMS = ['map', 'heads', 'mlps', 'biases', 'lines', 'explained', 'sources', 'share', 'direct'];
 
 /**
- * Puts the texts of the map around the map, or beside it where the map has the height of the window. There they
- * are below the grid of heads, if there is one, because the ablation of a head is what visitors try first.
+ * Puts the texts of the map around the map, or beside it where the map has the height of the window. There
+ * they are below the grid of heads, if there is one, because visitors first try to ablate a head.
  */
 function arrange(self) {
   const { question, balanced, either, drawn, framed, head, tail, made } = self.ui;
