@@ -14,6 +14,7 @@ DRAWS = 10  # seeds 1 to 10: `inspector.experiment(image, shuffle=3)` is the thi
 SHARES = tuple(range(0, 101, 10))  # per cent, of dropped patches or of another change
 SCORES = ("probability", "kept")
 NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to measure."
+NOT_RGB = "it does not read red, green and blue"
 EDITED = "This experiment needs the full model. Restore removed parts first."
 ONE_PATCH = "{checkpoint} has a single patch, so nothing can be dropped or shuffled."
 

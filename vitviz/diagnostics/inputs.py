@@ -112,6 +112,8 @@ def informed(subject: CheckSubject) -> Iterator[Finding]:
 def normalisation(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the normalisation with ImageNet's, 0.5, none, other ranges and reversed channels."""
     own = subject.inspector.preprocessing
+    if own.channels != 3:
+        return
     statistics = {
         LocalizedText(
             "the normalisation {name} (mean {mean}, std {std})",

@@ -15,8 +15,7 @@ from vitviz.analyses.protocol import NO_HEAD
 from vitviz.engine.device import DTYPES
 from vitviz.engine.forward import copies
 from vitviz.engine.forward.patch_removal import AT_ONCE, outputs_of_batches
-from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.preprocess import Preprocessing, prepare
+from vitviz.engine.images.preprocess import Preprocessing, open_for, prepare
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.surveys.labels import Labels
@@ -88,8 +87,11 @@ class CheckSubject:
     @cached_property
     def values(self) -> Float[Tensor, "view image 3 height width"]:
         """Input values from 0 to 1 of every image and of its mirror image."""
-        plain = replace(self.inspector.preprocessing, mean=(0.0,) * 3, std=(1.0,) * 3)
-        images = torch.stack([prepare(open_image(checked.image), plain).tensor for checked in self.images])
+        plain = self.inspector.preprocessing
+        plain = replace(plain, mean=(0.0,) * plain.channels, std=(1.0,) * plain.channels)
+        images = torch.stack(
+            [prepare(open_for(checked.image, plain), plain).tensor for checked in self.images]
+        )
         return torch.stack([images, images.flip(-1)])
 
     def inputs(self, preprocessing: Preprocessing | None = None, reverse: bool = False) -> Tensor:

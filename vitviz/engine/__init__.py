@@ -32,11 +32,11 @@ def load(
     crop_pct: float | None = None, crop_mode: str | None = None, interpolation: str | None = None,
     activation: str | None = None, epsilon: float | None = None, pool: str | None = None,
     block: str | None = None, weights: str | None = None, labels: Sequence[str] | None = None,
-    head_type: HeadType | None = None,
+    head_type: HeadType | None = None, bands: Sequence[int] | None = None,
 ) -> Inspector:  # fmt: skip
     """Load a checkpoint, move it to a device and return its `Inspector`.
 
-    A file often omits part of its model's configuration. The keyword arguments `heads` to `head_type` supply
+    A file often omits part of its model's configuration. The keyword arguments `heads` to `bands` supply
     it. vitviz warns (AssumedWarning) about every value that it has to assume; `inspector.checkpoint.assumed`
     lists these values.
 
@@ -52,7 +52,7 @@ def load(
         trusted: False for a name that comes from a stranger: only listed names are then accepted.
         progress: Called as `progress(done, total)` with the bytes of a download.
         heads: Number of attention heads.
-        mean, std: Normalisation of pixel values from 0 to 1.
+        mean, std: Normalisation of pixel values from 0 to 1, one number or one for each channel.
         crop_pct, crop_mode, interpolation: Resize and crop, as in timm.
         activation: Activation function of the MLPs.
         epsilon: Epsilon of the norms.
@@ -63,6 +63,8 @@ def load(
         labels: Labels of the classes.
         head_type: Meaning of the outputs: "softmax", "sigmoid" for several labels or the logit of a yes or
             no, or "value" for regression.
+        bands: Channels (from 0) that are shown of a model that does not read RGB: three as red, green and
+            blue, such as (3, 2, 1), or one as grey. Otherwise the first three, or the first of one or two.
 
     Raises:
         CheckpointError, UnsupportedModel, HubError, OutOfMemory: The checkpoint cannot be loaded.
@@ -73,7 +75,7 @@ def load(
     """
     settings = Overrides(
         heads, mean, std, crop_pct, crop_mode, interpolation, activation, epsilon, None, pool, block, weights,
-        head_type,
+        head_type, bands,
     )  # fmt: skip
     if vectors_of(str(name)):
         raise VitvizError(

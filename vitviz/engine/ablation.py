@@ -22,12 +22,12 @@ from vitviz.engine.forward.edits import Edit, Outputs, edit_of, heads_of, places
 from vitviz.engine.forward.hooks import mlp_of
 from vitviz.engine.forward.mean_ablation import MeanOutputs, shipped_with
 from vitviz.engine.forward.recording import transformer_blocks
-from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.patch_fill import paint_patches
-from vitviz.engine.images.preprocess import Prepared, prepare
+from vitviz.engine.images.preprocess import Prepared, open_for, prepare
 from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
+from vitviz.traces.localized_text import not_applicable
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import sample_image, samples
 
@@ -63,6 +63,7 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
         )
 
 
+NO_MEAN = "the mean is over photographs, which do not have its channels"
 # Largest difference between dropping and masking, relative to the largest value.
 _SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 
@@ -96,7 +97,9 @@ def replacement_outputs(
         instead = mean_outputs(forward, size).parts(tokens, dropped=kept is not None)
     if without.at is not None or (replaced and without.heads_as == "other"):
         preprocessing = forward.placed.preprocessing.with_size(size)
-        outputs = forward.watched(prepare(open_image(_other(without, other)), preprocessing), size, kept)
+        outputs = forward.watched(
+            prepare(open_for(_other(without, other), preprocessing), preprocessing), size, kept
+        )
         instead, entered = (outputs if without.heads_as == "other" else instead), outputs.entered
     return replace(instead, entered=entered)
 
@@ -107,6 +110,8 @@ def mean_outputs(forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
     def compute() -> MeanOutputs:
         means = shipped_with(forward.placed.checkpoint)
         if means is None:
+            if forward.placed.preprocessing.channels not in (1, 3):
+                raise UnsupportedModel(not_applicable(forward.placed.checkpoint.name, NO_MEAN))
             images = (sample_image(sample.name) for sample in samples())
             means = measure_means(forward, images, size, "photographs that come with vitviz")
         return means if size == forward.placed.preprocessing.size else means.even()

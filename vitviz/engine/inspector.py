@@ -79,6 +79,7 @@ class Inspector(NotebookDisplay):
         name: str | None = None, device: str = "auto", dtype: str = "float32",
         head_type: HeadType | None = None, blocks: str | None = None, output: str | int | None = None,
         patch: int | tuple[int, int] | None = None, prefix: Sequence[str] | None = None,
+        bands: Sequence[int] | None = None,
     ) -> Inspector:  # fmt: skip
         """Return an Inspector of a model in memory.
 
@@ -90,8 +91,8 @@ class Inspector(NotebookDisplay):
 
         Args:
             model: The model.
-            mean, std: Normalisation of pixel values from 0 to 1. Required for a custom module; otherwise read
-                from the model's configuration.
+            mean, std: Normalisation of pixel values from 0 to 1, one number or one for each channel. Required
+                for a custom module; otherwise read from the model's configuration.
             size: Input size in pixels, one number or (height, width).
             interpolation, crop_pct, crop_mode: Resize and crop, as in timm.
             labels: Labels of the classes.
@@ -106,6 +107,7 @@ class Inspector(NotebookDisplay):
             output: Key, attribute or place of the class scores in what such a module returns.
             patch: Pixels of a patch of such a module, one number or (height, width).
             prefix: Names of the tokens that are no patches, in the order of the sequence.
+            bands: As for `vitviz.load`.
 
         Raises:
             UnsupportedModel: The attention cannot be captured truthfully.
@@ -117,7 +119,15 @@ class Inspector(NotebookDisplay):
         4
         """
         overrides = Overrides(
-            heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels, head_type=head_type
+            heads,
+            mean,
+            std,
+            crop_pct,
+            crop_mode,
+            interpolation,
+            labels=labels,
+            head_type=head_type,
+            bands=bands,
         )
         size = None if size is None else requested_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
@@ -138,6 +148,8 @@ class Inspector(NotebookDisplay):
         module: VisionTransformer, a timm model with this checkpoint's weights
         """
         findings = getattr(self.model, "findings", None) or parts.findings_of(self.model, self.grid())
+        if note := self.preprocessing.channels_note:
+            findings = {**findings, "channels": note}
         return "\n".join(f"{name}: {text}" for name, text in findings.items())
 
     def __repr__(self) -> str:
@@ -232,7 +244,8 @@ class Inspector(NotebookDisplay):
         """Run one forward pass on an image and return its record.
 
         Args:
-            image: A path, PIL image, or array.
+            image: A path, PIL image, array or tensor. For a model that does not read RGB, an array or a
+                tensor with as many channels, or a TIFF with as many bands.
             size: Input size in pixels, one number or (height, width): multiples of the patch. At another size
                 than the checkpoint's own the position embedding is interpolated (section 3.2 of the paper),
                 by the rule of the library that the model comes from.
@@ -378,11 +391,11 @@ class Inspector(NotebookDisplay):
 
         None if patches are not cut from pixels.
         """
-        return tracing.patch_filters(self.model)
+        return tracing.patch_filters(self.model, self.preprocessing.channels)
 
     def stem_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """Return the first convolution of a hybrid's stem; None if there is no stem."""
-        return tracing.stem_filters(self.model)
+        return tracing.stem_filters(self.model, self.preprocessing.channels)
 
     def position_table(self, size: tuple[int, int] | None = None) -> Float[Tensor, "patch width"] | None:
         """Return the learned absolute position embeddings of the patches (no prefix), interpolated to a size.

@@ -23,8 +23,7 @@ from vitviz.engine.forward import capture, copies, edits, own_pass, precision, s
 from vitviz.engine.forward.mean_ablation import MeanOutputCache
 from vitviz.engine.forward.own_model import OwnModel, require_known
 from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
-from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.preprocess import Prepared, normalised, prepare
+from vitviz.engine.images.preprocess import Prepared, normalised, open_for, prepare
 from vitviz.engine.placement import PlacedModel
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
@@ -239,7 +238,7 @@ class ForwardRunner:
         preprocessing = placed.preprocessing.with_size(placed.size(size))
         if isinstance(image, ModelInput):
             return shuffling.input_from_view(image, preprocessing), preprocessing.size
-        return prepare(open_image(image), preprocessing), preprocessing.size
+        return prepare(open_for(image, preprocessing), preprocessing), preprocessing.size
 
 
 def all_finite(*tensors: Tensor) -> bool:

@@ -20,8 +20,7 @@ from vitviz.analyses import Grams, Spread
 from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
 from vitviz.engine.device import memory_guard
-from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.preprocess import Prepared, prepare
+from vitviz.engine.images.preprocess import Prepared, open_for, prepare
 from vitviz.errors import ImageError, OutOfMemory, VitvizError
 from vitviz.surveys.effort import BatchSize, Effort
 from vitviz.surveys.labels import Labels
@@ -181,7 +180,11 @@ class Measurement:
         def read(placed: tuple[int, SourceImage]) -> Decoded:
             index, item = placed
             try:
-                return index, item, prepare(open_image(item.picture), preprocessing, normalise=not there)
+                return (
+                    index,
+                    item,
+                    prepare(open_for(item.picture, preprocessing), preprocessing, normalise=not there),
+                )
             except (ImageError, OSError) as error:
                 unread = f"It could not be read ({type(error).__name__})."
                 return (

@@ -144,8 +144,9 @@ class ModelInput:
     box: tuple[float, float, float, float]  # left, top, right, bottom of the crop, in pixels of the upload
     upload: tuple[int, int]  # width and height of the upright upload
     retouched: ImageEdits = NONE  # the edits applied to the upload
-    # The model's input values, 0 to 1, if 8 bits would round them; None if `picture` is exact.
-    exact: Float[np.ndarray, "height width 3"] | None = None
+    # The model's input values, 0 to 1, if 8 bits would round them; None if `picture` is exact. A model that
+    # does not read RGB has them in all its channels, and `picture` shows some.
+    exact: Float[np.ndarray, "height width channel"] | None = None
 
     @property
     def nbytes(self) -> int:

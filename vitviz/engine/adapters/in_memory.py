@@ -21,7 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.engine import memory, placement, readout_stages
-from vitviz.engine.adapters.own_module import classifier_type, loaded_own, require_normalised
+from vitviz.engine.adapters.own_module import (
+    channels_of,
+    classifier_type,
+    loaded_own,
+    require_normalised,
+)
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.adapters.weight_loading import FilledModel, build_empty, fill_weights, fuse_attention
 from vitviz.engine.checkpoint import Checkpoint, Loaded
@@ -174,7 +179,7 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     fuse_attention(copied)
     _forget_training(copied)
     copied = naflex.to_plain_vit(copied, tuple(size), architecture)
-    data = {**record, "input_size": (3, *size)}
+    data = {**record, "input_size": (channels_of(copied), *size)}
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
     notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
@@ -188,7 +193,7 @@ def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledMode
         own = tuple(taken.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
     placement.require_size(size, grid_of(taken.model), taken.model, memory.CPU, kind)
-    return replace(taken, data={**taken.data, "input_size": (3, *size)})
+    return replace(taken, data={**taken.data, "input_size": (taken.data["input_size"][0], *size)})
 
 
 def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
@@ -219,9 +224,8 @@ def _forget_training(model: nn.Module) -> None:
 
 def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
     """Raise UnsupportedModel if the copy's output differs from the model's."""
-    size = tuple(taken.data["input_size"][-2:])
-    theirs = reference_outputs(model, size, kind)
-    error = output_difference(taken.model, size, theirs)
+    size = tuple(taken.data["input_size"])
+    error = output_difference(taken.model, size, reference_outputs(model, size, kind))
     if not error <= tolerance(model):
         raise UnsupportedModel(
             f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
@@ -233,12 +237,15 @@ def tolerance(model: nn.Module) -> float:
     return _ALIKE.get(next(model.parameters()).dtype, 0.05)
 
 
-def _noise(size: tuple[int, int]) -> Tensor:
-    return torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+def _noise(size: tuple[int, int, int]) -> Tensor:
+    return torch.randn(2, *size, generator=torch.Generator().manual_seed(0))
 
 
-def reference_outputs(model: nn.Module, size: tuple[int, int], kind: str) -> Tensor:
-    """Return a user's model's output for two noise images; training modes and torch's RNG are restored."""
+def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -> Tensor:
+    """Return a user's model's output for two noise images of a (channels, height, width).
+
+    Training modes and torch's RNG are restored.
+    """
     modes = [(module, module.training) for module in model.modules()]
     first = next(model.parameters())
     try:
@@ -251,7 +258,7 @@ def reference_outputs(model: nn.Module, size: tuple[int, int], kind: str) -> Ten
         raise
     except Exception as error:  # user code
         raise UnsupportedModel(
-            f"{kind} cannot be asked for an answer to a batch of two pictures of {size[0]} x {size[1]}"
+            f"{kind} cannot be asked for an answer to a batch of two pictures of {size[1]} x {size[2]}"
             f" pixels: {first_line(error)}."
         ) from error
     finally:
@@ -269,7 +276,7 @@ def reference_outputs(model: nn.Module, size: tuple[int, int], kind: str) -> Ten
     return output.detach().to("cpu", torch.float32)
 
 
-def output_difference(model: nn.Module, size: tuple[int, int], theirs: Tensor) -> float:
+def output_difference(model: nn.Module, size: tuple[int, int, int], theirs: Tensor) -> float:
     """Return the largest difference of our scores (or tokens) from `theirs`, relative to their maximum."""
     unrounded = torch.autocast("cpu", enabled=False)
     with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copied model may use random numbers, too
@@ -291,7 +298,7 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
         mapping = _proposed(tensors, kind)
 
     @cache
-    def theirs(size: tuple[int, int]) -> Tensor:
+    def theirs(size: tuple[int, int, int]) -> Tensor:
         answers = reference_outputs(model, size, kind)
         if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
             raise VitvizError(
@@ -332,7 +339,7 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
 
 
 def _nearest_first(
-    model: nn.Module, kind: str, theirs: Callable[[tuple[int, int]], Tensor],
+    model: nn.Module, kind: str, theirs: Callable[[tuple[int, int, int]], Tensor],
     tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Overrides,
 ) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
     """Return (error, model, heads) of the best plain ViT for each number of heads, smallest error first."""
@@ -349,8 +356,9 @@ def _nearest_first(
         ours = build_empty(build, kind, translated, **args)
         fill_weights(ours, translated, kind, f"what its tensors tell ({entry})")
         ours = ours.eval().requires_grad_(False)
-        data = {"input_size": (3, *args["img_size"]), "interpolation": "bicubic", "crop_pct": 1.0}
-        answers = theirs(args["img_size"])
+        size = args["in_chans"], *args["img_size"]
+        data = {"input_size": size, "interpolation": "bicubic", "crop_pct": 1.0}
+        answers = theirs(size)
         epsilons = {part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}
         for heads in [told.heads] if told.heads else _heads(model, args["embed_dim"]):
             error, settings = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
@@ -371,7 +379,8 @@ def _nearest(
     ):
         settings = replace(told, activation=activation, epsilon=epsilon)
         settings.applied(ours, kind)
-        candidates.append((output_difference(ours, tuple(ours.patch_embed.img_size), theirs), settings))
+        size = ours.patch_embed.proj.in_channels, *ours.patch_embed.img_size
+        candidates.append((output_difference(ours, size, theirs), settings))
     return min(candidates, key=lambda one: one[0])
 
 

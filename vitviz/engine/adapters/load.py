@@ -111,12 +111,14 @@ def load(
     channels, height, width = filled.data["input_size"]
     _require_reasonable(filled, checkpoint.name)
     own.prove(filled.model, filled.data, checkpoint.name)
-    preprocessing = Preprocessing.from_config(filled.data)  # refuses images without three channels
+    preprocessing = Preprocessing.from_config(filled.data)
     model = filled.model.eval().requires_grad_(False)
     known = replace(
         checkpoint, name=whole_name, architecture=filled.architecture, input_size=(channels, height, width),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        note=" ".join(filter(None, (checkpoint.note, *notes, *own.notes, *filled.notes))),
+        note=" ".join(
+            filter(None, (checkpoint.note, *notes, *own.notes, *filled.notes, preprocessing.channels_note))
+        ),
         assumed=(*own.assumed, *filled.assumed), on_disk=True, identity=identity,
     )  # fmt: skip
     classes, called = model.num_classes, f"{filled.architecture.partition('.')[0]}.{filled.tag}"

@@ -52,7 +52,8 @@ def loaded_own(
     path, layers = _blocks(module, blocks, kind)
     own = OwnModel(module, layers, output, in_place)
     size = size or _size(model)
-    noise = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
+    channels = channels_of(module, given.mean)
+    noise = torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
     own.embedding, embedding = _first_linear_layer(own, noise)
     recording, logits = record_pass(own, noise)
     tokens, own.embed_dim = recording.tokens[0].shape[1:]
@@ -71,15 +72,26 @@ def loaded_own(
         "output": "no scores of classes" if logits is None else f"{own.num_classes} numbers",
         "not known": "readout, norms, MLPs: no attribution, ablation or gradient",
     }
-    data = given.data({"input_size": (3, *size), "interpolation": "bicubic", "crop_pct": 1.0})
+    data = given.data({"input_size": (channels, *size), "interpolation": "bicubic", "crop_pct": 1.0})
     head_type = classifier_type(given.labels, given.head_type, own.num_classes, kind)
     own.name = name or f"{kind} in memory {next(_numbers)}"
     checkpoint = Checkpoint(
-        own.name, None, "memory", "", (3, *size),
+        own.name, None, "memory", "", (channels, *size),
         sum(parameter.numel() for parameter in module.parameters()),
         note="This module was looked into as it is; describe() lists what was found.",
     )  # fmt: skip
     return Loaded(checkpoint, own, Preprocessing.from_config(data), tuple(given.labels or ()), head_type)
+
+
+def channels_of(model: nn.Module, mean: Sequence[float] | None = None) -> int:
+    """Return the number of channels that a model reads: of a `mean` with one number for each, or RGB.
+
+    Otherwise that of its first convolution, if none reads RGB.
+    """
+    if mean is not None and len(mean) != 3:
+        return len(mean)
+    read = [part.in_channels for part in model.modules() if isinstance(part, nn.Conv2d)]
+    return 3 if not read or 3 in read else read[0]
 
 
 def require_normalised(given: Overrides, kind: str) -> None:

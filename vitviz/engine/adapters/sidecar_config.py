@@ -50,9 +50,9 @@ def config_of(
             f"{name} has parts that its tensors alone do not describe. Write its config.json in timm's form"
             " yourself: architecture, model_args, pretrained_cfg."
         )
-    height, width = preprocessing.size
     pictures = {
-        "input_size": [3, height, width], "mean": list(preprocessing.mean), "std": list(preprocessing.std),
+        "input_size": [preprocessing.channels, *preprocessing.size],
+        "mean": list(preprocessing.mean), "std": list(preprocessing.std),
         "crop_pct": preprocessing.crop_pct, "crop_mode": preprocessing.crop_mode,
         "interpolation": preprocessing.interpolation, "num_classes": args["num_classes"],
     }  # fmt: skip

@@ -59,8 +59,8 @@ class Overrides:
     """
 
     heads: int | None = None
-    mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
     crop_pct: float | None = None
     crop_mode: str | None = None
     interpolation: str | None = None
@@ -71,12 +71,15 @@ class Overrides:
     block: str | None = None
     weights: str | None = None  # which of several sets of weights in one file
     head_type: HeadType | None = None  # type of the classifier's outputs
+    bands: tuple[int, ...] | None = None  # channels (from 0) that are shown of a model that does not read RGB
 
     def __post_init__(self) -> None:
         settings = self.said()
         for name in ("mean", "std"):
             if name in settings:
-                object.__setattr__(self, name, _three(name, settings[name]))
+                object.__setattr__(self, name, _by_channel(name, settings[name]))
+        if self.bands is not None:
+            object.__setattr__(self, "bands", tuple(self.bands))
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
@@ -176,7 +179,7 @@ class Overrides:
 
     def data(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a timm data config updated by the preprocessing settings."""
-        own = ("mean", "std", "crop_pct", "crop_mode", "interpolation")
+        own = ("mean", "std", "crop_pct", "crop_mode", "interpolation", "bands")
         settings = {name: value for name, value in self.said().items() if name in own}
         data = {**config, **settings}
         if settings.keys() & {"crop_pct", "crop_mode"} and data.get("processor"):
@@ -245,16 +248,17 @@ def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
     attention.scale = attention.head_dim**-0.5
 
 
-def _three(name: str, value: Any) -> tuple[float, float, float]:
-    """Return three finite numbers from one number or three. Raises VitvizError otherwise."""
+def _by_channel(name: str, value: Any) -> tuple[float, ...]:
+    """Return finite numbers, one for each channel; three from one number. Raises VitvizError otherwise."""
     try:
         numbers = (float(value),) * 3 if isinstance(value, int | float) else tuple(map(float, value))
     except (TypeError, ValueError):
         numbers = ()
-    if len(numbers) != 3 or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
+    if not numbers or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
         number = "number above 0" if name == "std" else "number"
         raise VitvizError(
-            f"Given {name}={quoted(value)}; expected one {number} or three, of values from 0 to 1."
+            f"Given {name}={quoted(value)}; expected one {number}, or one for each channel, of values"
+            " from 0 to 1."
         )
     return numbers
 
@@ -266,5 +270,5 @@ def _listed(text: str) -> Any:
 _READ = {
     "heads": int, "mean": _listed, "std": _listed, "crop_pct": float, "crop_mode": str, "interpolation": str,
     "activation": str, "epsilon": float, "pool": str, "block": str, "weights": str,
-    "head_type": str,
+    "head_type": str, "bands": lambda text: tuple(map(int, text.split(","))),
 }  # fmt: skip

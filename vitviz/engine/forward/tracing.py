@@ -142,22 +142,24 @@ def float32_copy(weight: Tensor) -> Tensor:
     return weight.detach().to("cpu", torch.float32, copy=True)
 
 
-def patch_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
-    """Return the patch projection's weights; None if it does not read RGB pixels."""
+def patch_filters(
+    model: nn.Module, channels: int = 3
+) -> Float[Tensor, "width channel height2 width2"] | None:
+    """Return the patch projection's weights; None if it does not read pixels of so many channels."""
     projection = getattr(model.patch_embed, "proj", None)
     if getattr(projection, "kernel_size", None) != patch_size(model.patch_embed):
         require_known(model, "the order of pixels in its patch embedding")
     stem = getattr(model.patch_embed, "backbone", None) is not None
-    if stem or not isinstance(projection, nn.Conv2d) or projection.in_channels != 3:
+    if stem or not isinstance(projection, nn.Conv2d) or projection.in_channels != channels:
         return None
     return float32_copy(projection.weight)
 
 
-def stem_filters(model: nn.Module) -> Float[Tensor, "width channel height2 width2"] | None:
-    """Return the weights of the first convolution over RGB pixels in a hybrid's stem, or None."""
+def stem_filters(model: nn.Module, channels: int = 3) -> Float[Tensor, "width channel height2 width2"] | None:
+    """Return the weights of the first convolution over pixels in a hybrid's stem, or None."""
     backbone = getattr(model.patch_embed, "backbone", None)
     for module in backbone.modules() if backbone is not None else ():
-        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
+        if isinstance(module, nn.Conv2d) and module.in_channels == channels:
             return float32_copy(module.weight)
     return None
 

@@ -28,8 +28,9 @@ import numpy as np
 from jaxtyping import Num, Shaped, UInt8
 from PIL import ExifTags, Image
 
-from vitviz.errors import AssumedWarning, ImageError
+from vitviz.errors import AssumedWarning, ImageError, first_line
 from vitviz.traces import cancellation
+from vitviz.traces.localized_text import LocalizedText
 
 MAX_BYTES = 20 * 2**20  # of an image file
 MAX_PIXELS = 80_000_000  # phones deliver 50 million; decoded, a pixel takes 4 bytes
@@ -42,6 +43,7 @@ MAX_ELONGATION = 20  # longer side to shorter; beyond, the model would see almos
 # Pillow's names and the usual names. No other formats: reading EPS, for example, starts a program.
 FORMATS = {name.upper(): name for name in ("JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF")}
 READABLE = "JPEG, PNG, WebP, GIF, TIFF, BMP or AVIF"
+TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # and BigTIFF
 HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis")  # written by iPhones; read by pillow-heif alone
 
 # EXIF 2.32, tag 0x0112: operations that make the image upright, from value 2 on
@@ -78,7 +80,7 @@ def open_image(source: Any) -> Image.Image:
     vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, ...
     """
     if "torch" in sys.modules and isinstance(source, sys.modules["torch"].Tensor):
-        source = _array_of(source)
+        source = _array_of(source, (1, 3, 4))
     if isinstance(source, np.ndarray):
         check_size("The array", width_and_height(source))
         return rgb_of_array(source)
@@ -94,13 +96,80 @@ def open_image(source: Any) -> Image.Image:
         return _upright_rgb(name, image)
 
 
-def _array_of(tensor: Any) -> Shaped[np.ndarray, "height width *channel"]:
-    """Return a tensor as an array for `rgb_of_array`; channels are first, or last where only that fits."""
+def open_bands(source: Any, channels: int) -> Image.Image | Num[np.ndarray, "height width channel"]:
+    """Return an image for a model that does not read RGB: its bands from 0 to 255, rounded only if uint8.
+
+    The bands are an array's or a tensor's channels, last or first, or those of a TIFF, side by side, in
+    planes or as pages. Types and ranges are those of `open_image`, which opens everything else for a model of
+    one channel. Raises ImageError for another number of channels.
+
+    >>> open_bands(np.full((2, 3, 4), 65535, dtype=np.uint16), 4)[0, 0].tolist()
+    [255.0, 255.0, 255.0, 255.0]
+    """
+    name = "The array"
+    if "torch" in sys.modules and isinstance(source, sys.modules["torch"].Tensor):
+        source = _array_of(source, (1, 3, 4, channels))
+    elif not isinstance(source, np.ndarray | Image.Image):
+        name, data = _read(source)
+        source = source if isinstance(source, (str, os.PathLike)) else data
+        if data[:4] in TIFF:
+            try:
+                source = _tiff_bands(name, data)
+            except ImageError:
+                if channels != 1:  # Pillow reads many
+                    raise
+    if isinstance(source, np.ndarray):
+        bands = source[..., None] if source.ndim == 2 else source
+        if bands.ndim == 3 and bands.shape[-1] != channels == bands.shape[0]:
+            bands = np.moveaxis(bands, 0, -1)
+        if bands.ndim == 3 and bands.shape[-1] == channels:
+            check_size(name, bands.shape[1::-1], MAX_PIXELS * 3 // max(3, channels))
+            return _in_bytes(bands)
+    if channels == 1:
+        return open_image(source)
+    raise ImageError(
+        LocalizedText(
+            "This model reads {channels} channels, which the image does not have. Give an array, a tensor or"
+            " a TIFF with {channels} channels in Python, or choose another checkpoint.",
+            channels=channels,
+        )
+    )
+
+
+def _tiff_bands(name: str, data: bytes) -> Num[np.ndarray, "height width *channel"]:
+    """Return the first image series of a TIFF, with the axis that is neither row nor column last."""
+    try:
+        import tifffile
+    except ImportError:
+        raise ImageError(
+            f"{name} is a TIFF, whose bands cannot be read here. Install tifffile (pip install"
+            " 'vitviz[bands]'), or give an array."
+        ) from None
+    try:
+        with tifffile.TiffFile(io.BytesIO(data)) as file:
+            series, colours = file.series[0], file.pages[0].photometric.name
+            if colours in ("MINISWHITE", "PALETTE"):
+                raise ValueError(f"its colours are {colours}")
+            shape = dict(zip(series.axes, series.shape, strict=True))
+            size = shape["X"], shape["Y"]
+            check_size(name, size, MAX_PIXELS * 3 * size[0] * size[1] // max(series.size, 1))
+            return np.moveaxis(series.asarray(), [series.axes.index(axis) for axis in "YX"], [0, 1])
+    except ImageError:
+        raise
+    except Exception as error:  # decoders raise nearly anything
+        raise ImageError(
+            f"The bands of {name} cannot be read ({first_line(error)}). Save it without compression, or give"
+            " an array."
+        ) from error
+
+
+def _array_of(tensor: Any, channels: tuple[int, ...]) -> Shaped[np.ndarray, "height width *channel"]:
+    """Return a tensor as an array; channels are first, or last where only that fits."""
     import torch
 
     values = tensor.detach().cpu()
     values = values[0] if values.ndim == 4 and len(values) == 1 else values
-    if values.ndim == 3 and values.shape[0] in (1, 3, 4):
+    if values.ndim == 3 and values.shape[0] in channels:
         values = values.movedim(0, -1)
     if values.dtype in (torch.uint8, torch.bool) or not values.numel():
         return values.numpy()
@@ -399,14 +468,20 @@ def width_and_height(array: np.ndarray) -> tuple[int, int]:
 
 
 def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
-    """Return values from 0 to 255, scaled from the range of the array's type."""
+    """Return the nearest whole values from 0 to 255, scaled from the range of the array's type."""
+    values = _in_bytes(array)
+    return values if values.dtype == np.uint8 else np.rint(values, out=values).astype(np.uint8)
+
+
+def _in_bytes(array: np.ndarray) -> Num[np.ndarray, "height width *channel"]:
+    """Return values from 0 to 255, scaled from the range of the array's type: uint8 or float32."""
     kind, bytes_each = array.dtype.kind, array.dtype.itemsize
     if kind == "b":
         return array.astype(np.uint8) * np.uint8(255)
     if kind == "u" and bytes_each == 1:
         return array
     if kind == "u" and bytes_each == 2:
-        return ((array.astype(np.uint32) + 128) // 257).astype(np.uint8)  # 65535 / 255 is 257; to the nearest
+        return np.divide(array, 257, dtype=np.float32)  # 65535 / 255
     if kind != "f":
         raise ImageError(
             f"The array holds {array.dtype}: expected uint8, uint16, bool, or floating point from 0 to 1."
@@ -418,7 +493,7 @@ def _eight_bit(array: np.ndarray) -> UInt8[np.ndarray, "height width *channel"]:
             f"The floating-point picture has values from {low:.4g} to {high:.4g}: expected 0 to 1. Scale it,"
             " or convert it to uint8."
         )
-    return np.rint(np.clip(array.astype(np.float32), 0, 1) * 255).astype(np.uint8)
+    return np.clip(array.astype(np.float32), 0, 1) * 255
 
 
 def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray, "height width"]:

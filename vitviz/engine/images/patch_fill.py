@@ -35,7 +35,7 @@ def paint_patches(
     new = fill_pixels(prepared.tensor[None], preprocessing, grid, how)[0]
     mean, std = preprocessing.scale()
     values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
-    pixels = (255 * values).round().clip(0, 255).astype(np.uint8)
+    pixels = preprocessing.picture(values)
     exact = None if exact is None else np.where(over[..., None], values, exact)
     return Prepared(
         torch.where(torch.from_numpy(over), new, prepared.tensor),

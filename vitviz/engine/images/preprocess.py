@@ -8,7 +8,8 @@ centre crop give the box of the upload that the model sees. Not shown: what the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, floor, log, sqrt
@@ -16,15 +17,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped, UInt8
-from PIL import Image
+from jaxtyping import Float, Num, Shaped, UInt8
+from PIL import Image, ImageChops
 from timm.data import create_transform, resolve_data_config
 from torch import Tensor
 
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.images.editing import strokes_on
+from vitviz.engine.images.opening import open_bands, open_image
 from vitviz.engine.images.processor import MODES, Processor
-from vitviz.errors import CheckpointError, ImageError, quoted
+from vitviz.errors import AssumedWarning, CheckpointError, ImageError, quoted
+from vitviz.traces.image_edits import NONE
 from vitviz.traces.trace import ModelInput
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
@@ -41,7 +44,9 @@ class Preprocessing:
     The image is scaled to size / crop_pct and its centre is cropped. `crop_mode` selects the scaling: center
     keeps the aspect ratio and crops the longer side, squash stretches the image to the input's shape, border
     keeps the aspect ratio and pads with the mean colour. Mean and std are of values from 0 to 1. `processor`,
-    of transformers' models, replaces timm's resize and crop.
+    of transformers' models, replaces timm's resize and crop. A model that does not read RGB has a mean for
+    each of its channels; `bands` are the channels (from 0) that are shown, three as red, green and blue, or
+    one.
 
     >>> from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
     >>> small = Preprocessing((224, 224), IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, crop_pct=0.9)
@@ -50,12 +55,31 @@ class Preprocessing:
     """
 
     size: tuple[int, int]
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
     interpolation: str = "bicubic"
     crop_pct: float = 1.0
     crop_mode: str = "center"
     processor: Processor | None = None
+    bands: tuple[int, ...] = (0, 1, 2)
+
+    @property
+    def channels(self) -> int:
+        """Number of channels that the model reads."""
+        return len(self.mean)
+
+    @property
+    def channels_note(self) -> str:
+        """What is shown of a model's channels; empty for RGB."""
+        if self.channels == 3:
+            return ""
+        bands, grey = ", ".join(map(str, self.bands)), "; photographs are converted to grey"
+        many = f"of which {bands} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
+        return (
+            f"It reads {self.channels} channels, {many}."
+            if self.channels > 1
+            else f"It reads 1 channel{grey}."
+        )
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
@@ -72,6 +96,9 @@ class Preprocessing:
             values = resolve_data_config(pretrained_cfg={"input_size": None, **config})
             channels, height, width = (int(length) for length in values["input_size"])
             mean, std = (tuple(float(value) for value in values[key]) for key in ("mean", "std"))
+            mean, std = (one[:1] * channels if len(set(one)) == 1 else one for one in (mean, std))
+            usual = (0, 1, 2) if channels >= 3 else (0,)
+            bands = tuple(int(band) for band in config.get("bands") or usual)
             crop_pct = float(values["crop_pct"])
         except (TypeError, ValueError, AssertionError) as error:
             raise CheckpointError(
@@ -81,14 +108,24 @@ class Preprocessing:
         interpolation = "bilinear" if values["interpolation"] == "random" else values["interpolation"]
         crop_mode, processor = values["crop_mode"], config.get("processor")
         known = MODES if processor else INTERPOLATIONS
-        _check((channels, height, width), mean, std, crop_pct, interpolation, known, crop_mode)
-        return cls((height, width), mean, std, interpolation, crop_pct, crop_mode, processor)
+        _check((channels, height, width), mean, std, crop_pct, interpolation, known, crop_mode, bands)
+        return cls((height, width), mean, std, interpolation, crop_pct, crop_mode, processor, bands)
 
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
         """Return a copy with another input size (height, width) in pixels."""
         return replace(self, size=size)
 
-    def scale(self) -> tuple[Float[Tensor, "3 1 1"], Float[Tensor, "3 1 1"]]:
+    def shown(self, values: Shaped[np.ndarray, "*axes channel"]) -> Shaped[np.ndarray, "*axes 3"]:
+        """Return the channels that are shown as red, green and blue."""
+        return values[..., list(self.bands if len(self.bands) == 3 else self.bands * 3)]
+
+    def picture(
+        self, values: Float[np.ndarray, "height width channel"]
+    ) -> UInt8[np.ndarray, "height width 3"]:
+        """Return the displayed image of input values from 0 to 1."""
+        return (255 * self.shown(values)).round().clip(0, 255).astype(np.uint8)
+
+    def scale(self) -> tuple[Float[Tensor, "channel 1 1"], Float[Tensor, "channel 1 1"]]:
         """Return mean and deviation of values from 0 to 1, as float32 tensors."""
         return tuple(torch.tensor(one, dtype=torch.float32)[:, None, None] for one in (self.mean, self.std))
 
@@ -98,13 +135,27 @@ class Prepared:
     """An image ready for the model, and its view before normalisation."""
 
     # normalised; bytes for an image that the device normalises
-    tensor: Float[Tensor, "3 height width"] | UInt8[Tensor, "3 height width"]
+    tensor: Float[Tensor, "channel height width"] | UInt8[Tensor, "channel height width"]
     view: ModelInput
 
 
+def open_for(
+    source: Any, preprocessing: Preprocessing
+) -> Image.Image | Num[np.ndarray, "height width channel"]:
+    """Return an image that `prepare` takes. Raises ImageError for an image that the model cannot read."""
+    if preprocessing.channels == 3:
+        return open_image(source)
+    return open_bands(source, preprocessing.channels)
+
+
 @in_float32()  # torchvision makes tensors of the default dtype
-def prepare(image: Image.Image, preprocessing: Preprocessing, normalise: bool = True) -> Prepared:
-    """Return the model's input for an upright RGB image, bit-identical to timm's evaluation transform.
+def prepare(
+    image: Image.Image | Num[np.ndarray, "height width channel"], preprocessing: Preprocessing,
+    normalise: bool = True,
+) -> Prepared:  # fmt: skip
+    """Return the model's input for an upright image, bit-identical to timm's evaluation transform.
+
+    `image` is RGB, or bands from 0 to 255 for a model that does not read RGB: each band is resized alone.
 
     `view.picture` has exactly the pixels that are normalised. Where these are fractions of a grey level,
     `view.exact` has them and `view.picture` is rounded. `view.box` is the input's outline on the upload. The
@@ -118,29 +169,68 @@ def prepare(image: Image.Image, preprocessing: Preprocessing, normalise: bool = 
     >>> prepared.tensor.shape, prepared.view.box, prepared.view.upload
     (torch.Size([3, 224, 224]), (112.5, 12.5, 287.5, 187.5), (400, 200))
     """
+    if preprocessing.channels != 3:
+        return _banded(image, preprocessing)
     if image.mode != "RGB":
         raise ImageError(
             f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image."
         )
     if preprocessing.processor is not None:
         return _processed(image, preprocessing, preprocessing.processor)
+    picture, box, to_tensor, scale = _cut(image, preprocessing)
+    view = ModelInput(np.array(picture), box, image.size, strokes_on(image))
+    tensor = scale(to_tensor(picture)) if normalise else torch.from_numpy(view.picture).movedim(-1, 0)
+    return Prepared(tensor, view)
+
+
+def _cut(image: Image.Image, preprocessing: Preprocessing) -> tuple[Image.Image, tuple, Callable, Callable]:
+    """Return timm's resized and cropped image, its box on the upload, and timm's last two steps."""
     names = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
     parameters = {name: getattr(preprocessing, name) for name in names}
-    steps = create_transform(input_size=(3, *preprocessing.size), **parameters)
+    steps = create_transform(input_size=(preprocessing.channels, *preprocessing.size), **parameters)
     resize, crop, to_tensor, scale = steps.transforms
     resized = resize(image)
     picture = crop(resized)
     left, right = _edges(image.width, resized.width, picture.width)
     top, bottom = _edges(image.height, resized.height, picture.height)
-    view = ModelInput(np.array(picture), (left, top, right, bottom), image.size, strokes_on(image))
-    tensor = scale(to_tensor(picture)) if normalise else torch.from_numpy(view.picture).movedim(-1, 0)
-    return Prepared(tensor, view)
+    return picture, (left, top, right, bottom), to_tensor, scale
+
+
+def _banded(
+    image: Image.Image | Num[np.ndarray, "height width channel"], preprocessing: Preprocessing
+) -> Prepared:
+    """Return the input of a model that does not read RGB, each band resized and cropped alone."""
+    strokes = NONE
+    if isinstance(image, Image.Image):  # a photograph, for a model of one channel
+        red, green, _ = (open_bands(image, preprocessing.channels)).split()
+        if ImageChops.difference(red, green).getbbox():
+            said = (
+                "This model reads one channel: the image's colours were converted to grey (ITU-R 601-2 luma)."
+            )
+            warnings.warn(said, AssumedWarning, stacklevel=4)
+        image, strokes = np.asarray(image.convert("L"))[..., None], strokes_on(image)
+    parts, box = [], (0.0, 0.0, 0.0, 0.0)
+    for number in range(preprocessing.channels):
+        mean, std = preprocessing.mean[number], preprocessing.std[number]
+        own, processor = replace(preprocessing, mean=(mean,), std=(std,)), preprocessing.processor
+        band = Image.fromarray(np.ascontiguousarray(image[..., number]))
+        if processor is not None:
+            processor = replace(processor, in_fractions=False)
+            values, box = processor.values(band, own.size, own.interpolation, own.scale()[0])
+        else:
+            picture, box, to_tensor, _ = _cut(band, own)
+            values = to_tensor(picture) / (1 if picture.mode == "L" else 255)
+        parts.append(values.clip(0, 1))  # floating-point values are not clipped by the resize
+    values = torch.cat(parts)
+    exact = np.ascontiguousarray(values.movedim(0, -1).numpy())
+    view = ModelInput(preprocessing.picture(exact), box, (image.shape[1], image.shape[0]), strokes, exact)
+    return Prepared(normalised(values, preprocessing), view)
 
 
 @in_float32()
 def normalised(
-    pixels: Shaped[Tensor, "*draw 3 height width"], preprocessing: Preprocessing
-) -> Float[Tensor, "*draw 3 height width"]:
+    pixels: Shaped[Tensor, "*draw channel height width"], preprocessing: Preprocessing
+) -> Float[Tensor, "*draw channel height width"]:
     """Normalise pixels in [0, 1], or bytes, for the model, on their device."""
     mean, std = (one.to(pixels.device, non_blocking=True) for one in preprocessing.scale())
     if pixels.dtype == torch.uint8:  # divided by a tensor: CUDA multiplies by the reciprocal of a number
@@ -195,15 +285,19 @@ def _edges(upload: int, resized: int, kept: int) -> tuple[float, float]:
 
 def _check(
     size: tuple[int, int, int], mean: tuple, std: tuple, crop_pct: float, interpolation: str,
-    interpolations: Iterable[str], crop_mode: str,
+    interpolations: Iterable[str], crop_mode: str, bands: tuple[int, ...],
 ) -> None:  # fmt: skip
-    """Raise CheckpointError for a config that timm or a three-channel image cannot satisfy."""
+    """Raise CheckpointError for a config that timm cannot satisfy."""
     wrong = None
-    if size[0] != 3 or len(mean) != 3 or len(std) != 3:
+    if not size[0] == len(mean) == len(std):
         wrong = (
-            f"it takes {size[0]} channels with {len(mean)} means and {len(std)} deviations, and a photograph"
-            " has 3 channels"
+            f"its model reads {size[0]} channels, with {len(mean)} means and {len(std)} deviations; expected"
+            " are mean=… and std=… with one number for each channel"
         )
+    elif len(bands) not in (1, 3) or not all(0 <= band < size[0] for band in bands):
+        wrong = f"bands={bands}; expected are one or three of its {size[0]} channels, counted from 0"
+    elif size[0] == 3 and bands != (0, 1, 2):
+        wrong = f"bands={bands} are for models that do not read RGB, and it has three channels"
     elif min(size) < 1 or crop_pct <= 0 or min(std) <= 0:
         wrong = f"input size {size}, crop_pct {crop_pct} and std {std} have to be above 0"
     elif not MIN_CROP <= crop_pct <= MAX_CROP:

@@ -22,13 +22,13 @@ from vitviz.analyses.perturbation import (
     perturbation_orders,
     run_perturbation,
 )
-from vitviz.analyses.protocol import DRAWS, SHARES
+from vitviz.analyses.protocol import DRAWS, NOT_RGB, SHARES
 from vitviz.engine.forward import shuffling
 from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, outputs_of_batches
-from vitviz.engine.images.opening import open_image
-from vitviz.engine.images.preprocess import Prepared, normalised, prepare
+from vitviz.engine.images.preprocess import Prepared, normalised, open_for, prepare
 from vitviz.engine.inspector import Inspector
-from vitviz.errors import VitvizError, quoted, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
+from vitviz.traces.localized_text import not_applicable
 from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.trace import Trace
 
@@ -78,7 +78,10 @@ def other_images(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] |
     seen = trace.view.picture
     preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
     images = {sample.title: sample_image(sample.name) for sample in samples()} if images is None else images
-    inputs = {name: prepare(open_image(image), preprocessing).view.picture for name, image in images.items()}
+    inputs = {
+        name: prepare(open_for(image, preprocessing), preprocessing).view.picture
+        for name, image in images.items()
+    }
     return {name: pixels for name, pixels in inputs.items() if not np.array_equal(pixels, seen)}
 
 
@@ -154,6 +157,8 @@ def perturbed_logits(
     removed or `others` are missing, Stopped if the request was cancelled.
     """
     if way in CHANGES:
+        if inspector.preprocessing.channels != 3:
+            raise UnsupportedModel(not_applicable(trace.checkpoint, NOT_RGB))
         place = axis_positions(trace.grid, way)[step]
         pictures = change_image(trace.view.picture, way, place, trace.grid, others)[:draws]
         draws = len(pictures)

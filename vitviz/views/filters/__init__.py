@@ -22,6 +22,7 @@ _HYBRID = (
     "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
     "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
+_BANDS = "This model reads {channels} channels. Of each filter, channels {bands} (from 0) are shown."
 
 
 class FiltersView(View):
@@ -56,14 +57,19 @@ class FiltersView(View):
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
     )
-    extra_strings = (_HYBRID,)
+    extra_strings = (_HYBRID, _BANDS)
 
     def unsupported(self, subject: ViewContext) -> str | None:
         return LocalizedText(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         weight = self._weight(subject)
-        note = _HYBRID if subject.inspector.patch_filters() is None else ""
+        note, preprocessing = "", subject.inspector.preprocessing
+        if subject.inspector.patch_filters() is None:
+            note = _HYBRID
+        elif preprocessing.channels != 3:
+            bands = ", ".join(map(str, preprocessing.bands))
+            note = LocalizedText(_BANDS, channels=preprocessing.channels, bands=bands)
         return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -71,9 +77,11 @@ class FiltersView(View):
             raw, norms = subject.once_of_weights(
                 "raw filters", lambda: analyses.raw_filters(self._weight(subject))
             )
-            return (raw if name == "raw" else norms).numpy()
+            return subject.inspector.preprocessing.shown(raw.numpy()) if name == "raw" else norms.numpy()
         made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
-        return (made.pictures if name == "components" else made.variance).numpy()
+        if name == "variance":
+            return made.variance.numpy()
+        return subject.inspector.preprocessing.shown(made.pictures.numpy())
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """Return the share of the variance of each component, as bars."""

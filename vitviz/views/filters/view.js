@@ -155,7 +155,7 @@ export default () => ({
       : t('Component {number} of {count}', { number: i + 1, count });
     ui.big.setAttribute('aria-label', ui.name.textContent);
     ui.said.textContent = raw
-      ? t('Norm {norm}, rank {place} by norm. {height} × {width} pixels, red, green and blue.', {
+      ? t('Norm {norm}, rank {place} by norm. {height} × {width} pixels.', {
           norm: data.norms.values[ui.order[i]].toPrecision(3),
           place: i + 1,
           height: ph,

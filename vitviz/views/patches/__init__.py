@@ -58,6 +58,7 @@ class PatchesView(View):
         return {
             "mean": list(preprocessing.mean),
             "std": list(preprocessing.std),
+            "bands": "" if preprocessing.channels == 3 else ", ".join(map(str, preprocessing.bands)),
             "width": subject.inspector.model.embed_dim,
         }
 

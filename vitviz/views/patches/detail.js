@@ -36,9 +36,12 @@ export function inspect(self) {
   const [first, ...rest] = described(self, patch);
   const top = Math.floor(patch / grid.cols) * ph;
   const left = (patch % grid.cols) * pw;
+  for (const one of [...ui.planes.map((plane) => plane.parentNode), ui.bar.node, ui.rest])
+    one.hidden = Boolean(summary.bands);
   const low = Math.min(...summary.mean.map((m, c) => -m / summary.std[c]));
   const high = Math.max(...summary.mean.map((m, c) => (1 - m) / summary.std[c]));
   ui.name.textContent = first;
+  if (summary.bands) rest.push(t('Shown are channels {bands} (from 0).', { bands: summary.bands }));
   ui.where.textContent = rest.join(' ');
   ui.chosen.put(...ui.layout.at(patch));
   const widest = self.wide

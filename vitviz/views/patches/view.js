@@ -120,7 +120,8 @@ export default () => ({
     const kind = { class: 'vv-stack vv-detail vv-flat', tabindex: '0' };
     const detail = el('div', kind, el('div', {}, name, where), shown, bar.node, normBars, norms);
     const row = div('vv-row vv-positions', stack(plot, count, framed.node), detail);
-    self.figure.append(div('vv-stack vv-patches', row, div('vv-stack vv-rest', stripName, stripPlot)));
+    const rest = div('vv-stack vv-rest', stripName, stripPlot);
+    self.figure.append(div('vv-stack vv-patches', row, rest));
     const learned = (token) => [
       t('Token {number}: {name}', { number: token + 1, name: t(self.grid.prefix[token]) }),
       t('learned, precedes the patches'),
@@ -177,7 +178,7 @@ export default () => ({
       bar.mark(null);
     });
     const texts = { count, name, where, stripName, norms, normBars };
-    return { canvas, chosen, framed, big, planes, bar, strip_: strip, ...texts };
+    return { canvas, chosen, framed, big, planes, bar, strip_: strip, rest, ...texts };
   },
 
   patch: (self, cell) => cell - self.ui.layout.prefix,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitviz import analyses
+from vitviz.analyses.protocol import NOT_RGB
 from vitviz.charts.chart import GREY, ORANGE, Chart, Series
-from vitviz.traces.localized_text import LocalizedText
+from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.views.base import View, ViewTexts, as_json, drawing_item
 from vitviz.views.controls import IntListSetting, IntSetting, token_names
 from vitviz.views.printing import prefix_name
@@ -83,6 +84,7 @@ class TourView(View):
         IntSetting("seed", maximum=made.SEEDS),  # of a permutation of the patches; 0 before the first shuffle
     )
     charted = ()
+    extra_strings = (NOT_RGB,)
     items = (
         drawing_item("embedded", "stage patch width", "E x_p, without and with E_pos"),
         drawing_item("front", "prefix width", "the tokens that stand before the patches"),
@@ -96,6 +98,10 @@ class TourView(View):
         as_json("path", "one path followed back from the first answer"),
         as_json("experiment", "answers to shuffled patches", "seed"),
     )
+
+    def unsupported(self, subject: ViewContext) -> str | None:
+        rgb = subject.inspector.preprocessing.channels == 3
+        return None if rgb else not_applicable(subject.checkpoint, NOT_RGB)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         trace, inspector = subject.trace, subject.inspector
