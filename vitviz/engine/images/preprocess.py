@@ -96,7 +96,10 @@ class Preprocessing:
             values = resolve_data_config(pretrained_cfg={"input_size": None, **config})
             channels, height, width = (int(length) for length in values["input_size"])
             mean, std = (tuple(float(value) for value in values[key]) for key in ("mean", "std"))
-            mean, std = (one[:1] * channels if len(set(one)) == 1 else one for one in (mean, std))
+            # three equal numbers come from one, or from a model whose first layer was adapted
+            mean, std = (
+                one[:1] * channels if {len(one), len({*one})} == {3, 1} else one for one in (mean, std)
+            )
             usual = (0, 1, 2) if channels >= 3 else (0,)
             bands = tuple(int(band) for band in config.get("bands") or usual)
             crop_pct = float(values["crop_pct"])
