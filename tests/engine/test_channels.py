@@ -15,6 +15,7 @@ import vitviz
 from tests.engine.models.own import Lists
 from tests.engine.small import perturbed
 from vitviz.errors import AssumedWarning, CheckpointError, ImageError, UnsupportedModel
+from vitviz.export.figure import upright_upload
 from vitviz.views import VIEWS, Needs, ViewContext
 
 CHANNELS = (1, 2, 4, 13)
@@ -200,6 +201,16 @@ def test_every_view_is_drawn_or_gives_the_reason(build, channels):
             pass
         refused.append(view.slug)
     assert "tour" in refused and (build is Conv or refused == ["tour"])
+
+
+def test_a_figure_shows_the_named_bands_of_the_whole_image():
+    inspector = opened(of_timm(4), 4, bands=(3, 2, 1))
+    image = np.random.default_rng(1).random((40, 60, 4), dtype=np.float32)
+    trace = inspector.trace(image)
+    drawn = upright_upload(image, ViewContext(inspector, trace))
+    np.testing.assert_array_equal(drawn, np.rint(255 * image[..., [3, 2, 1]]).astype(np.uint8))
+    assert vitviz.figure("rollout", inspector, trace, picture=image).svg()
+    assert "Rollout" in vitviz.show("rollout", inspector, trace, image=image, live=[]).page
 
 
 def test_patches_are_painted_in_all_channels():

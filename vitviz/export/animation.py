@@ -234,7 +234,7 @@ def animation(
     def trace_by(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
         trace = None if picture is None else by.trace(picture, size, ablation)
         found, subject = view_contexts(view, by, trace)
-        asked = PrintStyle(detail, upright_upload(picture, trace), "", dark, language)
+        asked = PrintStyle(detail, upright_upload(picture, subject), "", dark, language)
         return found, subject, validate_settings(found, subject, settings), asked
 
     if check_axis(over) == "layers":

@@ -360,7 +360,7 @@ def figure(
     found, subject = view_contexts(view, inspector, trace, second, before)
     parsed = validate_settings(found, subject, settings)
     name = escape_unencodable(Path(picture).stem) if isinstance(picture, str | os.PathLike) else ""
-    asked = PrintStyle(detail, upright_upload(picture, subject.trace), name, dark, language)
+    asked = PrintStyle(detail, upright_upload(picture, subject), name, dark, language)
     return print_view(found, subject, parsed, asked)
 
 
@@ -441,17 +441,25 @@ def print_view(view: View, subject: ViewContext, settings: Mapping[str, Any], as
     return Figure(spec, name, caption, title, asked.dark, language)
 
 
-def upright_upload(picture: Any, trace: Trace | None) -> np.ndarray | None:
+def upright_upload(picture: Any, subject: ViewContext) -> np.ndarray | None:
     """Return the upright image in RGB, reduced to the size that is drawn; None without an image.
+
+    Of an image with other channels, those that the model's `bands` name.
 
     Raises:
         VitvizError: If the size differs from that of the traced image.
     """
     if picture is None:
         return None
-    from vitviz.engine.images.opening import open_for_drawing, open_image
+    from PIL import Image
 
-    opened = open_image(picture)
+    from vitviz.engine.images.opening import open_for_drawing
+    from vitviz.engine.images.preprocess import open_for
+
+    preprocessing, trace = subject.inspector.preprocessing, subject.trace
+    opened = open_for(picture, preprocessing)
+    if isinstance(opened, np.ndarray):
+        opened = Image.fromarray(preprocessing.picture(opened.astype(np.float32) / 255))
     expected = None if trace is None else tuple(trace.view.upload)
     if expected is not None and opened.size != expected:
         raise VitvizError(

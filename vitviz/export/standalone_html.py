@@ -232,7 +232,7 @@ def image_addresses(subject: ViewContext, image: Any) -> tuple[dict[str, dict[st
         subject = ViewContext(subject.inspector, trace, original=subject.original, **kept)
         return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
     whole = {
-        "data": _base64(encode_image(upright_upload(image, subject.trace), ".jpg")),
+        "data": _base64(encode_image(upright_upload(image, subject), ".jpg")),
         "type": "image/jpeg",
     }
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
