@@ -179,7 +179,7 @@ def test_the_image_and_the_filters_are_shown_by_the_bands_that_were_named(channe
     raw = view.item(subject, "raw", view.settings({}, subject.about))
     order = inspector.patch_filters().flatten(1).norm(dim=1).argsort(descending=True)
     np.testing.assert_array_equal(raw, inspector.patch_filters()[order].permute(0, 2, 3, 1)[..., shown])
-    assert f"reads {channels} channels" in view.summary(subject)["note"]
+    assert f"reads: {channels}." in view.summary(subject)["note"]
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
@@ -256,6 +256,14 @@ def test_what_does_not_fit_the_channels_is_refused():
     assert inspector.effects(image_of(13), 0, heads_as="zero").heads.isfinite().all()
     changed = vitviz.perturbation(inspector, image_of(13), "shift", draws=1)
     assert "red, green and blue" in str(changed.refused)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_the_model_check_makes_no_claim_about_the_normalisation_of_other_channels(channels):
+    images = [image_of(channels), image_of(channels)[::-1].copy()]
+    found = vitviz.check(opened(of_timm(channels), channels), images).findings
+    assert not {"no_forward_pass", "not_checked"} & {one.name for one in found}
+    assert not any("normalisation" in one.name for one in found)
 
 
 def test_a_file_of_four_channels_is_loaded_with_its_bands(tmp_path):

@@ -85,7 +85,7 @@ class CheckSubject:
         return self.inspector.placed.at(self.inspector.preprocessing.size)
 
     @cached_property
-    def values(self) -> Float[Tensor, "view image 3 height width"]:
+    def values(self) -> Float[Tensor, "view image channel height width"]:
         """Input values from 0 to 1 of every image and of its mirror image."""
         plain = self.inspector.preprocessing
         plain = replace(plain, mean=(0.0,) * plain.channels, std=(1.0,) * plain.channels)
@@ -95,7 +95,7 @@ class CheckSubject:
         return torch.stack([images, images.flip(-1)])
 
     def inputs(self, preprocessing: Preprocessing | None = None, reverse: bool = False) -> Tensor:
-        """Return normalised inputs (view, image, 3, height, width), with BGR channels if `reverse`."""
+        """Return normalised inputs (view, image, channel, height, width), with BGR channels if `reverse`."""
         mean, std = (preprocessing or self.inspector.preprocessing).scale()
         values = self.values.flip(2) if reverse else self.values
         placed = self.inspector.placed

@@ -1,6 +1,7 @@
 """Vision Transformers as others write them, which no timm model equals. Their softmax is a module."""
 
 import torch
+from einops.layers.torch import Rearrange
 from torch import nn
 
 
@@ -118,3 +119,37 @@ class Torch(nn.Module):
         for block in self.blocks:
             x, _ = block(x)
         return {"scores": self.head(x[:, 0]), "side": self.other(x[:, 1])}
+
+
+class Simple(nn.Module):
+    """SimpleViT: norms around the patch embedding, fixed sines as positions, no class token, an average."""
+
+    def __init__(self, channels=3, width=32, heads=4, depth=2, patch=8, side=32):
+        super().__init__()
+        size = channels * patch**2
+        self.to_patch_embedding = nn.Sequential(
+            Rearrange("b c (h p1) (w p2) -> b h w (p1 p2 c)", p1=patch, p2=patch),
+            nn.LayerNorm(size), nn.Linear(size, width), nn.LayerNorm(width),
+        )  # fmt: skip
+        row, col = torch.meshgrid(*[torch.arange(side // patch)] * 2, indexing="ij")
+        omega = 10_000.0 ** -(torch.arange(width // 4) / (width // 4 - 1))
+        angles = [one.flatten()[:, None] * omega for one in (col, row)]
+        self.positions = torch.cat([wave(one) for one in angles for wave in (torch.sin, torch.cos)], dim=1)
+        self.transformer = nn.Module()
+        self.transformer.layers = nn.ModuleList(
+            nn.ModuleList(
+                [
+                    Attention(width, heads),
+                    nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 64), nn.GELU(), nn.Linear(64, width)),
+                ]
+            )
+            for _ in range(depth)
+        )
+        self.transformer.norm, self.linear_head = nn.LayerNorm(width), nn.Linear(width, 5)
+
+    def forward(self, image):
+        x = self.to_patch_embedding(image).flatten(1, 2) + self.positions.to(image)
+        for attention, mlp in self.transformer.layers:
+            x = attention(x) + x
+            x = mlp(x) + x
+        return self.linear_head(self.transformer.norm(x).mean(dim=1))

@@ -8,7 +8,7 @@ import transformers
 from torch import nn
 
 import vitviz
-from tests.engine.models.own import Gated, Lists, Torch
+from tests.engine.models.own import Gated, Lists, Simple, Torch
 from tests.engine.small import perturbed
 from vitviz.errors import UnsupportedModel, VitvizError
 
@@ -61,6 +61,26 @@ def test_explicit_attention_and_tokens_are_those_of_plain_hooks(way):
     for ours, theirs in zip(trace.tokens, entering, strict=True):
         same(ours, theirs)
     assert trace.grid.prefix_names == ("class",)
+
+
+def test_simple_vit_s_attention_and_tokens_are_those_of_plain_hooks():
+    model = Simple().eval()
+    inspector = opened(model)
+    trace, weights, entering, embedded = inspector.trace(PICTURE), [], [], []
+    for attention, _ in model.transformer.layers:
+        attention.attend.register_forward_hook(lambda part, args, output: weights.append(output[0]))
+        attention.register_forward_pre_hook(lambda part, args: entering.append(args[0][0]))
+    model.transformer.norm.register_forward_pre_hook(lambda part, args: entering.append(args[0][0]))
+    model.to_patch_embedding[2].register_forward_hook(lambda part, args, output: embedded.append(output[0]))
+    with torch.no_grad():
+        same(trace.logits, model(pixels_of(trace))[0])
+    for layer, theirs in enumerate(weights):
+        same(trace.attention(layer), theirs)
+    for ours, theirs in zip(trace.tokens, entering, strict=True):
+        same(ours, theirs)
+    same(trace.patch_embedding, embedded[0].flatten(0, 1))
+    assert trace.grid.prefix_names == () and trace.grid.patches == 16
+    assert "blocks: transformer.layers: 2 x ModuleList" in inspector.describe()
 
 
 def test_tokens_behind_the_patches_are_put_before_them():

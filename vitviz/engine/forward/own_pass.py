@@ -277,7 +277,8 @@ def _embedded(events: _OwnPass, grid: Grid) -> Tensor:
     """Return the patch embedding (patch, width); NaN if no single layer makes it."""
     output, width = events.embedded, events.tokens[0].shape[-1]
     if output is not None:
-        rows = output[0].flatten(1).mT if output.ndim == 4 else output.flatten(0, -2)
+        convolved = isinstance(events.model.embedding, nn.Conv2d)
+        rows = output[0].flatten(1).mT if convolved else output.flatten(0, -2)
         if rows.shape == (grid.patches, width):
             return rows.float()
     return torch.full((grid.patches, width), float("nan"), device=events.tokens[0].device)

@@ -22,7 +22,7 @@ _HYBRID = (
     "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
     "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
-_BANDS = "This model reads {channels} channels. Of each filter, channels {bands} (from 0) are shown."
+_BANDS = "Channels that this model reads: {channels}. Shown of each filter (from 0): {bands}."
 
 
 class FiltersView(View):

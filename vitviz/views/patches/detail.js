@@ -36,13 +36,13 @@ export function inspect(self) {
   const [first, ...rest] = described(self, patch);
   const top = Math.floor(patch / grid.cols) * ph;
   const left = (patch % grid.cols) * pw;
-  for (const one of [...ui.planes.map((plane) => plane.parentNode), ui.bar.node, ui.rest])
+  for (const one of [...ui.planes.map((plane) => plane.closest('figure')), ui.bar.node, ui.rest])
     one.hidden = Boolean(summary.bands);
   const low = Math.min(...summary.mean.map((m, c) => -m / summary.std[c]));
   const high = Math.max(...summary.mean.map((m, c) => (1 - m) / summary.std[c]));
   ui.name.textContent = first;
-  if (summary.bands) rest.push(t('Shown are channels {bands} (from 0).', { bands: summary.bands }));
-  ui.where.textContent = rest.join(' ');
+  if (summary.bands) rest.push(t('channels shown (from 0): {bands}', { bands: summary.bands }));
+  ui.where.textContent = rest.join(' · ');
   ui.chosen.put(...ui.layout.at(patch));
   const widest = self.wide
     ? Math.min((self.detail - 12) / 2, Math.max(56, (self.tall - 345 * self.zoom) / 2))
@@ -107,7 +107,8 @@ function showNorms(self, patch, count) {
     row(t('Embedding norm'), before),
     ...(Number.isFinite(after) ? [row(t('… with position embedding'), after)] : []),
   );
-  const told = { count: self.ui.strip.values.length, width: self.summary.width };
+  const [ph, pw] = self.grid.patch;
+  const told = { count: ph * pw * self.summary.mean.length, width: self.summary.width };
   self.ui.norms.textContent = Number.isFinite(after)
     ? t(
         'The embedding maps these {count} numbers to {width}. A full bar is the largest norm in ' +
