@@ -14,7 +14,7 @@ from torch import nn
 import vitviz
 from tests.engine.models.own import Lists
 from tests.engine.small import perturbed
-from vitviz.errors import AssumedWarning, CheckpointError, ImageError, UnsupportedModel
+from vitviz.errors import AssumedWarning, CheckpointError, ImageError, UnsupportedModel, VitvizError
 from vitviz.export.figure import upright_upload
 from vitviz.views import VIEWS, Needs, ViewContext
 
@@ -238,9 +238,10 @@ def test_a_photograph_becomes_grey_for_one_channel_and_is_refused_for_others():
 
 def test_what_does_not_fit_the_channels_is_refused():
     model = of_timm(13)
-    for bands in ((13, 1, 2), (1, 2), (-1,)):
-        with pytest.raises(CheckpointError, match="counted from 0"):
+    for bands in ((13, 1, 2), (1, 2), (-1,), (1.5,), "red"):
+        with pytest.raises(VitvizError, match="counted from 0"):
             opened(model, 13, bands=bands)
+    assert opened(model, 13, bands=7).preprocessing.bands == (7,)
     with pytest.raises(CheckpointError, match="13 channels, with 2 means"):
         opened(model, 13, mean=(0.5, 0.4))
     with pytest.raises(CheckpointError, match="do not read RGB"):

@@ -79,7 +79,12 @@ class Overrides:
             if name in settings:
                 object.__setattr__(self, name, _by_channel(name, settings[name]))
         if self.bands is not None:
-            object.__setattr__(self, "bands", tuple(self.bands))
+            bands = tuple(self.bands) if isinstance(self.bands, tuple | list) else (self.bands,)
+            if any(whole_number(band) is None for band in bands):
+                raise VitvizError(
+                    f"Given bands={quoted(self.bands)}; expected one or three channels, counted from 0."
+                )
+            object.__setattr__(self, "bands", bands)
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
