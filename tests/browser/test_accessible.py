@@ -36,7 +36,7 @@ def test_maps_and_charts_have_their_content_as_accessible_names_before_the_first
         "attention": ("tab=explorer&layer=5&head=2", r"^Layer 5, head 2 · attention from: "),
         "attribution": ("tab=evidence", r"^All heads, by source patch\. Logit attribution\. Why espresso\."),
         "head": ("tab=evidence&chosen=5.2", r"^Layer 5, head 2\. Logit attribution\. Why espresso\."),
-        "similarity": ("tab=compared", r"^CKA between depths\. depth of vitviz-tiny@0, depth of vitviz-tiny"),
+        "similarity": ("tab=compared", r"^CKA between depths\. depth of vitviz-tiny, depth of vitviz-tiny@0"),
         "representations": ("tab=tokens", r"^Principal components · depth 8, raw"),
     }
     for query, name in shown.values():
