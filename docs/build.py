@@ -48,13 +48,14 @@ def linked(home: Path) -> None:
 
 
 def drawn(home: Path) -> None:
-    """The gallery's figures, by running its lines."""
+    """Draw the figures of the pages that show how they are drawn, by running their lines."""
     (home / "gallery").mkdir()
-    recipes = re.findall(r"```python\n(.*?)```", (home / "gallery.md").read_text(encoding="utf-8"), re.S)
     here = Path.cwd()
     os.chdir(home)
     try:
-        exec(compile("\n".join(recipes), "gallery.md", "exec"), {})
+        for page in ("gallery.md", "wrong-maps.md"):
+            lines = re.findall(r"```python\n(.*?)```", Path(page).read_text(encoding="utf-8"), re.S)
+            exec(compile("\n".join(lines), page, "exec"), {})
     finally:
         os.chdir(here)
 

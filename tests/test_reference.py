@@ -15,18 +15,19 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.processes
 def test_the_site_is_built_without_a_warning(tmp_path):
-    """The build is strict: a broken link fails it. The gallery's figures come from the code it shows."""
+    """The build is strict: a broken link fails it. Figures come from the code above them."""
     command = [sys.executable, "-W", "error", str(ROOT / "docs/build.py"), str(tmp_path / "site")]
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert found.returncode == 0 and "warn" not in found.stderr.lower(), found.stderr[-3000:]
     page = (tmp_path / "site/reference/vitviz.html").read_text(encoding="utf-8")
     for name in vitviz.__all__:
         assert f'id="{name}"' in page, f"{name} is not in the reference"
-    gallery = (tmp_path / "site/gallery/index.html").read_text(encoding="utf-8")
-    shown = re.findall(r'src="([^"]+\.svg)"', gallery)
-    assert len(shown) == 6
-    for name in shown:
-        assert "<svg" in (tmp_path / "site/gallery" / name).read_text(encoding="utf-8"), name
+    for place, count in (("gallery", 6), ("wrong-maps", 7)):
+        folder = tmp_path / "site" / place
+        shown = re.findall(r'src="([^"]+\.svg)"', (folder / "index.html").read_text(encoding="utf-8"))
+        assert len(shown) == count
+        for name in shown:
+            assert "<svg" in (folder / name).read_text(encoding="utf-8"), name
 
 
 def test_every_public_function_and_class_says_what_it_is():

@@ -201,6 +201,72 @@ def untrained(inspector: Inspector) -> Inspector:
     return changed(inspector, initialise)
 
 
+def qkv_grouped_by_head(inspector: Inspector) -> Inspector:
+    """Rows in the order (head, part, width) are read in the order (part, head, width)."""
+
+    def regroup(model: nn.Module) -> None:
+        for block in model.blocks:
+            for part in (block.attn.qkv.weight, block.attn.qkv.bias):
+                rows = part.clone().unflatten(0, (3, block.attn.num_heads, -1))
+                part.copy_(rows.transpose(0, 1).flatten(0, 2))
+
+    return changed(inspector, regroup)
+
+
+def initial_norms(inspector: Inspector) -> Inspector:
+    def initialise(model: nn.Module) -> None:
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+
+    return changed(inspector, initialise)
+
+
+def transposed_filters(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.patch_embed.proj.weight.copy_(
+        model.patch_embed.proj.weight.transpose(2, 3).clone()
+    ))  # fmt: skip
+
+
+def reversed_layers(inspector: Inspector) -> Inspector:
+    def reverse(model: nn.Module) -> None:
+        model.blocks = nn.Sequential(*list(model.blocks)[::-1])
+
+    return changed(inspector, reverse)
+
+
+def four_bits(inspector: Inspector) -> Inspector:
+    def quantise(model: nn.Module) -> None:
+        for module in model.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                step = module.weight.abs().max() / 7
+                module.weight.copy_((module.weight / step).round() * step)
+
+    return changed(inspector, quantise)
+
+
+def average_pooling(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: setattr(model, "global_pool", "avg"))
+
+
+def active_dropout(inspector: Inspector) -> Inspector:
+    def activate(model: nn.Module) -> None:
+        for block in model.blocks:
+            block.mlp.drop1.p = 0.1
+
+    faulty = changed(inspector, activate)
+    faulty.model.train()  # an inspector sets eval mode when it is made
+    return faulty
+
+
+def copied_layer(inspector: Inspector) -> Inspector:
+    return changed(inspector, lambda model: model.blocks[3].load_state_dict(model.blocks[2].state_dict()))
+
+
+def tight_crop(inspector: Inspector) -> Inspector:
+    return changed(inspector, crop_pct=0.4)
+
+
 # fault -> keys of the findings that name it
 EXPECTED: dict[Fault, tuple[str, ...]] = {
     other_normalisation: ("normalisation",),
@@ -216,15 +282,24 @@ EXPECTED: dict[Fault, tuple[str, ...]] = {
     initial_projection: ("initial_weights",),
     zeroed_head: ("dead_heads",),
     doubled_head: ("equal_heads",),
-    exchanged_query_key: ("query_key",),
-    exchanged_in_one_layer: ("query_key",),
+    exchanged_query_key: ("attention_weights",),
+    exchanged_in_one_layer: ("attention_weights",),
     overflow: ("not_finite", "no_forward_pass"),
     foreign_class_token: ("class_token",),
-    wrong_heads: ("settings",),
+    wrong_heads: ("heads",),
     shifted_labels: ("shifted_labels", "shuffled_labels"),
     initial_classifier: ("initial_weights",),
     stale_classifier: ("weak_classifier",),
     sigmoid_of_softmax: ("head_type",),
     softmax_of_sigmoid: ("head_type",),
     untrained: ("untrained",),
+    qkv_grouped_by_head: ("attention_weights",),
+    initial_norms: ("constant_vectors",),
+    transposed_filters: ("patch_filters",),
+    reversed_layers: ("layer_order",),
+    four_bits: ("quantised",),
+    average_pooling: ("pooling",),
+    active_dropout: ("not_deterministic",),
+    copied_layer: ("equal_weights",),
+    tight_crop: ("crop",),
 }

@@ -17,20 +17,18 @@ from vitviz.traces.localized_text import message_of
 Check = Callable[[CheckSubject], Iterator[Finding]]
 CHECKS = {
     "weights": (
-        weights.finite, weights.initial, weights.positions, weights.stored_precision, weights.heads,
+        weights.finite, numbers.determinism, weights.initial, weights.constants, weights.positions,
+        weights.channels, weights.repeated, weights.stored_precision, weights.heads,
     ),
-    "input": (
-        inputs.informed, inputs.normalisation, inputs.position_order, inputs.class_token, inputs.query_key,
-        inputs.settings,
-    ),
-    "head": (head.outputs, head.head_type, head.belongs, head.labels),
+    "input": (inputs.informed, *inputs.COMPARISONS, inputs.crop),
+    "head": (head.outputs, head.head_type, head.class_bias, head.belongs, head.labels),
     "attention": (attention.uniform, attention.sinks, attention.outliers, attention.collapse),
     "maps": (maps.specific, maps.randomised, maps.faithful),
-    "numbers": (numbers.determinism, numbers.range_of_values, numbers.balance, numbers.precision),
+    "numbers": (numbers.range_of_values, numbers.balance, numbers.precision),
 }  # fmt: skip
 OF_CLASSES = {"input", "head", "maps"}  # groups of checks that need class scores
-QUICK = (*CHECKS["weights"][:4], *CHECKS["input"][:2])  # cheap checks that find the commonest faults
-FINAL = {"not_finite", "no_forward_pass"}  # after such a serious finding nothing else can be computed
+QUICK = (*CHECKS["weights"][:8], *CHECKS["input"][:2])  # cheap checks that find the commonest faults
+FINAL = {"not_finite", "no_forward_pass", "not_deterministic"}  # after these nothing else can be computed
 
 
 def all_checks() -> list[tuple[str, Check]]:

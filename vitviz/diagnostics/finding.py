@@ -70,6 +70,11 @@ def verdict_of(
     return stated(name, group, "number", good, number, threshold, source, "", view, **values)
 
 
+def _rank(finding: Finding) -> tuple[int, int, float]:
+    gain = (finding.number or 0.0) if finding.group == "input" else 0.0
+    return SEVERITIES.index(finding.severity), GROUPS.index(finding.group), -gain
+
+
 @dataclass(frozen=True)
 class Report(NotebookTable):
     """All findings on one checkpoint, in the order of the check: weights, input, head, attention, maps."""
@@ -85,8 +90,11 @@ class Report(NotebookTable):
 
     @property
     def ranked(self) -> tuple[Finding, ...]:
-        """The findings, serious ones first; causes (weights, input) come before effects (attention, maps)."""
-        return tuple(sorted(self.findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+        """The findings, serious ones first; causes (weights, input) come before effects (attention, maps).
+
+        Of the findings on the input, the alternative that gains most comes first.
+        """
+        return tuple(sorted(self.findings, key=_rank))
 
     @property
     def verdict(self) -> str:

@@ -47,12 +47,13 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
         count, mean = len(values), differences.mean().item()
         error = differences.std().item() / count**0.5
         yield verdict_of(
-            f"faithful_{other}", "maps", mean - t_quantile(0.05, count - 1) * error, 0.0,
+            f"faithful_{other}", "maps", 100 * (mean - t_quantile(0.05, count - 1) * error), 0.0,
             "{title} is not significantly better than {baseline}: {mean} ± {error} points, {count} images.",
             "{title} is better than {baseline}: {mean} ± {error} points, {count} images.",
             "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
-            below=True, source=LocalizedText("one-sided t test, 5 % level"), title=TITLES[subject.method],
-            baseline=baselines[other], mean=f"{100 * mean:.1f}", error=f"{100 * error:.1f}", count=count,
+            below=True, source=LocalizedText("lower limit in points, one-sided t test, 5 % level"),
+            title=TITLES[subject.method], baseline=baselines[other], mean=f"{100 * mean:.1f}",
+            error=f"{100 * error:.1f}", count=count,
         )  # fmt: skip
 
 

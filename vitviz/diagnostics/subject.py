@@ -94,10 +94,12 @@ class CheckSubject:
         )
         return torch.stack([images, images.flip(-1)])
 
-    def inputs(self, preprocessing: Preprocessing | None = None, reverse: bool = False) -> Tensor:
-        """Return normalised inputs (view, image, channel, height, width), with BGR channels if `reverse`."""
+    def inputs(
+        self, preprocessing: Preprocessing | None = None, arrange: Callable[[Tensor], Tensor] | None = None
+    ) -> Float[Tensor, "view image channel height width"]:
+        """Return normalised inputs; `arrange` may change their order before."""
         mean, std = (preprocessing or self.inspector.preprocessing).scale()
-        values = self.values.flip(2) if reverse else self.values
+        values = self.values if arrange is None else arrange(self.values)
         placed = self.inspector.placed
         return ((values - mean) / std).to(placed.device, DTYPES[placed.dtype])
 

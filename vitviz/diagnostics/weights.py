@@ -1,4 +1,4 @@
-"""Checks of the weights: finite, trained, heads alive and distinct, one precision, positions with structure.
+"""Checks of the weights: finite, trained, distinct, one precision, heads alive, positions with structure.
 
 Initial values: the singular values of a matrix whose entries are independent follow one law, whatever the
 distribution of the entries (Marchenko and Pastur 1967). Training moves single values far away from the law.
@@ -36,6 +36,9 @@ LEAST = 16  # rows and columns of a matrix whose singular values can be judged
 DEAD = 1e-3  # of the median head's length in its layer
 EQUAL = 0.999  # cosine of two heads' outputs
 STRUCTURE = 0.1
+MANY_CONSTANT = 0.1  # share of the biases and norms; single ones may be constant by design
+GREY = 0.98  # mean cosine of the channels
+VALUES = 256  # different values of 8 bits
 
 
 def finite(subject: CheckSubject) -> Iterator[Finding]:
@@ -164,13 +167,66 @@ def heads(subject: CheckSubject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def constants(subject: CheckSubject) -> Iterator[Finding]:
+    """Find biases, scales and norms that hold one value only, as before training."""
+    vectors = {name: p for name, p in subject.model.named_parameters() if p.ndim == 1 and p.numel() > 1}
+    same = [name for name, vector in vectors.items() if bool((vector == vector[0]).all())]
+    share = len(same) / max(1, len(vectors))
+    yield verdict_of(
+        "constant_vectors", "weights", share, 0.0,
+        "{count} of {tested} biases and norms hold one value only, as before training: {names}.",
+        "None of the {tested} biases and norms is at its initial value.",
+        "Load these parameters: the file may call them by other names.",
+        severity="serious" if share > MANY_CONSTANT else "note", source=BY_DEFINITION, count=len(same),
+        tested=len(vectors), names=", ".join(same[:6]),
+    )  # fmt: skip
+
+
+def channels(subject: CheckSubject) -> Iterator[Finding]:
+    """Find a patch embedding whose filters are equal in all colour channels."""
+    weight = getattr(getattr(getattr(subject.model, "patch_embed", None), "proj", None), "weight", None)
+    if weight is None or weight.ndim != 4 or weight.shape[1] < 2:
+        return
+    by_channel = normalize(weight.detach().flatten(2).double(), dim=-1)
+    alike = (by_channel[:, 1:] * by_channel[:, :1]).sum(dim=-1).mean().item()
+    yield verdict_of(
+        "grey_filters", "weights", alike, GREY, "The filters are equal in all channels: no colour is seen.",
+        "The filters differ between the channels; the number is their mean cosine.",
+        "Load the filters of a model for colour images, or use grey images.", "filters", severity="note",
+    )  # fmt: skip
+
+
+def repeated(subject: CheckSubject) -> Iterator[Finding]:
+    """Find weight matrices that equal another one."""
+    known: dict[tuple, tuple[str, Tensor]] = {}
+    pairs = []
+    for name, matrix in matrices(subject.model):
+        other, same = known.setdefault((*matrix.shape, *matrix[0, :4].tolist()), (name, matrix))
+        pairs += [f"{name} = {other}"] if other != name and torch.equal(matrix, same) else []
+    yield verdict_of(
+        "equal_weights", "weights", len(pairs), 0, "{count} weight matrices equal another one: {names}.",
+        "No two weight matrices are equal.",
+        "Convert the checkpoint again. Weights that layers share by design are no fault.", severity="note",
+        source=BY_DEFINITION, count=len(pairs), names=", ".join(pairs[:3]),
+    )  # fmt: skip
+
+
 def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
-    """Find weight matrices that were rounded to half precision while others were not."""
-    rounded, whole = [], []
+    """Find weight matrices that are quantised, or rounded to half precision while others were not."""
+    rounded, whole, quantised = [], [], []
     for name, matrix in matrices(subject.model):
         kinds = (torch.float16, torch.bfloat16)
         half = any(torch.equal(matrix, matrix.to(kind).to(matrix.dtype)) for kind in kinds)
         (rounded if half else whole).append(name)
+        values = matrix[0].unique().numel()
+        quantised += [values] if values <= min(VALUES, matrix.shape[1] / 2) else []
+    if quantised:
+        yield stated(
+            "quantised", "weights", "note",
+            "{count} weight matrices are quantised: a row has {values} different values or fewer.",
+            max(quantised), VALUES, BY_DEFINITION, "Compare predictions with those of the original weights.",
+            count=len(quantised), values=max(quantised),
+        )  # fmt: skip
     few = min(rounded, whole, key=len)
     mixed = len(few) / max(1, len(rounded) + len(whole))
     kind = LocalizedText("half precision") if rounded else "float32"

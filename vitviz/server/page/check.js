@@ -33,9 +33,15 @@ function measured({ number: value, threshold, source }) {
   if (value === null) return '';
   const values = { number: number(value), threshold: threshold === null ? '' : number(threshold), source };
   return threshold === null
-    ? t('Number: {number}', values)
-    : t('Number: {number}; threshold: {threshold} ({source})', values);
+    ? t('Measured: {number}', values)
+    : t('Measured: {number}; threshold: {threshold} ({source})', values);
 }
+
+/** The place of a verdict: serious ones first, in the order of the check; of the input's, the largest gain. */
+const rank = ({ severity, group, number: value }) =>
+  1000 * Number(severity === 'note') +
+  10 * Object.keys(groups()).indexOf(group) -
+  (group === 'input' ? (value ?? 0) : 0);
 
 /** One finding: severity, sentence, number and threshold, what to do, and the view that shows it. */
 function item(finding, close) {
@@ -87,9 +93,13 @@ function checking(key, checkpoint, state) {
 
   function add(finding) {
     const made = item(finding, () => node.close());
+    made.dataset.rank = String(rank(finding));
     if (finding.severity === 'number') lists.numbers.append(made);
-    else if (finding.severity === 'note') lists.verdicts.append(made);
-    else lists.verdicts.insertBefore(made, lists.verdicts.querySelector('[data-severity=note]'));
+    else {
+      const others = [...lists.verdicts.children].map((row) => /** @type {HTMLElement} */ (row));
+      const next = others.find((row) => Number(row.dataset.rank) > rank(finding));
+      lists.verdicts.insertBefore(made, next ?? null);
+    }
   }
 
   function show(refusal = '') {
@@ -157,8 +167,7 @@ export function modelCheck() {
   function show() {
     const sentence = opened.has(now.checkpoint) ? '' : offers[now.checkpoint];
     offer.hidden = !sentence;
-    offer.title = sentence ? t(sentence) : '';
-    say(said, offer.title);
+    say(said, sentence ? t(sentence) : '');
   }
 
   /** Runs the cheap checks until one is serious. */
