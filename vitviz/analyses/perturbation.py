@@ -157,12 +157,12 @@ def unsupported_reason(trace: Trace) -> LocalizedText | None:
     return LocalizedText(EDITED) if trace.without else None
 
 
-def axis_positions(grid: Grid, kind: str) -> tuple[int, ...]:
-    """Return the position of each step on the axis.
+def step_values(grid: Grid, kind: str) -> tuple[int, ...]:
+    """Return the value of each step of a perturbation, as the axis shows it.
 
-    Positions are per cent, pixels (0 to two patches, in eighths of one), degrees, or the step's number.
+    Values are per cent, pixels (0 to two patches, in eighths of one), degrees, or the step's number.
 
-    >>> axis_positions(Grid(2, 2, (4, 4), ()), "shift"), axis_positions(Grid(2, 2, (4, 4), ()), "shuffle")
+    >>> step_values(Grid(2, 2, (4, 4), ()), "shift"), step_values(Grid(2, 2, (4, 4), ()), "shuffle")
     ((0, 1, 2, 3, 4, 5, 6, 7, 8), (1, 2))
     """
     if kind == "shuffle":
@@ -176,7 +176,7 @@ def step_sizes(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
     """Return by step the number of patches changed or pieces shuffled; else the step's position."""
     if kind == "shuffle":
         return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
-    places = np.array(axis_positions(grid, kind))
+    places = np.array(step_values(grid, kind))
     return places * grid.patches // 100 if kind in ("drop", "ground") else places
 
 

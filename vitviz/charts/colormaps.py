@@ -12,7 +12,7 @@ _BALANCE = [[0.955, 0.0, 0.0], [0.46, -0.035, -0.145], [0.46, 0.105, 0.09]]
 _BALANCE_DARK = [[0.22, 0.0, 0.0], [0.76, -0.045, -0.1], [0.76, 0.075, 0.105]]
 
 
-def _balance(ends: list[list[float]]) -> UInt8[np.ndarray, "256 3"]:
+def _diverging_map(zero_blue_orange: list[list[float]]) -> UInt8[np.ndarray, "256 3"]:
     """Return a diverging map: blue for negative, grey for zero, orange for positive.
 
     Lightness changes equally on both sides, so that equal magnitudes have equal visual weight. Blue and
@@ -20,7 +20,7 @@ def _balance(ends: list[list[float]]) -> UInt8[np.ndarray, "256 3"]:
     2020).
     """
     share = np.abs(np.linspace(-1, 1, 256))[:, None]
-    zero, blue, orange = np.array(ends)
+    zero, blue, orange = np.array(zero_blue_orange)
     lab = zero + share * (np.where(np.arange(256)[:, None] < 128, blue, orange) - zero)
     roots = lab @ np.array([
         [1, 1, 1],
@@ -44,8 +44,8 @@ TABLES: dict[str, UInt8[np.ndarray, "256 3"]] = {
     )
     for name in ("viridis", "magma", "inferno", "cividis")
 } | {
-    "balance": _balance(_BALANCE),
-    "balance_dark": _balance(_BALANCE_DARK),
+    "balance": _diverging_map(_BALANCE),
+    "balance_dark": _diverging_map(_BALANCE_DARK),
     "grey": _LEVELS.repeat(3, axis=1),
 }
 

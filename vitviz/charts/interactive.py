@@ -199,7 +199,7 @@ def _figure(
 ) -> go.Figure:  # fmt: skip
     """Return the figure with texts and margins; notes follow the label of the x axis."""
     above = 0 < len(names) <= ABOVE
-    wide = [45 + LETTER * _letters(name) for name in names]
+    wide = [45 + LETTER * _display_width(name) for name in names]
     rows = 1 if sum(wide) <= NARROW else -(-len(names) // max(1, int(NARROW // max(wide))))
     notes = [f'<span style="font-size:11px">{_text(note, say, 84)}</span>' for note in given.notes]
     title = _text(given.title, say, 80)
@@ -242,11 +242,12 @@ def _text(text: str, say: Say, width: int = 0) -> str:
     """Return a translated and escaped text, broken into lines of about `width` letters."""
     lines, said = [""], say(text)
     for piece in re.findall(r"[\u3000-\u9fff\uff00-\uffef]|[^\s\u3000-\u9fff\uff00-\uffef]+\s*|\s+", said):
-        if width and lines[-1] and _letters(lines[-1] + piece.rstrip()) > width:
+        if width and lines[-1] and _display_width(lines[-1] + piece.rstrip()) > width:
             lines.append("")
         lines[-1] += piece
     return "<br>".join(html.escape(line.rstrip() if width else line, quote=False) for line in lines)
 
 
-def _letters(text: str) -> int:
+def _display_width(text: str) -> int:
+    """Return the width of a text in columns: two for a wide East Asian character, one for any other."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -171,7 +171,7 @@ def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """Place the norm after the mean of the patches, or on all tokens if the class token is read."""
+    """Return timm's BEiT for transformers' settings; refuse activations and sizes that timm lacks."""
     if args.pop("act_layer") != "gelu":
         raise CheckpointError(
             f"{name} uses the activation {quoted(config['hidden_act'])}; timm's BEiT has gelu alone."

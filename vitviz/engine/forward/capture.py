@@ -106,6 +106,7 @@ class Pass:
             )
 
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
+        """Apply the changes at a block's output, record the resulting tokens and return them."""
         result = self._changed("output", layer, output)
         self.recording.tokens.append(result)
         progress.tell(layer + 1, len(self.recording.calls))

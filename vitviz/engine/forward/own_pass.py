@@ -131,6 +131,7 @@ class _OwnPass:
                 self.capture.begin(None)
 
     def finish(self) -> None:
+        """Record the last block's output if it is still to be added up, and end its layer."""
         if self._sum is not None:
             self.tokens.append(self._sum)
             self._sum = None

@@ -45,7 +45,7 @@ def all_snapshots(checkpoint: Checkpoint) -> list[Snapshot]:
     steps, name = snapshot_files(checkpoint), checkpoint.name.partition("@")[0]
     if not steps:
         return []
-    rows = _rows(_root(checkpoint) / "film.csv")
+    rows = _rows(_model_folder(checkpoint) / "film.csv")
     last = rows.get("model.safetensors", {})
     step_of = _number(last.get("step"))
     listed = [_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in steps]
@@ -54,7 +54,7 @@ def all_snapshots(checkpoint: Checkpoint) -> list[Snapshot]:
 
 def snapshot_files(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
     """Return the steps of a checkpoint's snapshots with their files, in order; empty if there are none."""
-    root = _root(checkpoint)
+    root = _model_folder(checkpoint)
     if checkpoint.source in ("hub", "memory") or not (root / "snapshots").is_dir():
         return []
     files, within = (root / "snapshots").iterdir(), root.resolve()
@@ -83,7 +83,7 @@ def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
     """
     paths = [path for _, path in snapshot_files(checkpoint)]
     tensors = []
-    for path in [*paths, *([_root(checkpoint) / "model.safetensors"] if paths else [])]:
+    for path in [*paths, *([_model_folder(checkpoint) / "model.safetensors"] if paths else [])]:
         if path.is_file():
             with safe_open(path, framework="pt") as file:
                 tensors += [file.get_tensor(name) for name in file.keys() if name.endswith(names)]
@@ -92,10 +92,11 @@ def kept_tensors(checkpoint: Checkpoint, *names: str) -> list[Tensor]:
 
 def folder_of(checkpoint: Checkpoint) -> Path:
     """Return the folder that holds a checkpoint of this name and its snapshots."""
-    return _root(checkpoint).parent
+    return _model_folder(checkpoint).parent
 
 
-def _root(checkpoint: Checkpoint) -> Path:
+def _model_folder(checkpoint: Checkpoint) -> Path:
+    """Return the folder of the finished model, also for a checkpoint of its training history."""
     place = Path(checkpoint.location)
     return place.parent.parent if place.parent.name == "snapshots" else place
 

@@ -64,7 +64,7 @@ def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Imag
 
 
 def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
-    """Return the pixels of `edit_image(image, strokes, other)`, an array of their own."""
+    """Return the pixels after all strokes; after an "onto" stroke, those of the image pasted onto."""
     original = pixels_of(open_image(image))
     erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the original pixels
     found, left = original.copy() if erases else original, WORK

@@ -18,7 +18,7 @@ from vitviz.analyses.image_changes import CHANGES, change_image
 from vitviz.analyses.perturbation import (
     OnProgress,
     Perturbation,
-    axis_positions,
+    step_values,
     perturbation_orders,
     run_perturbation,
 )
@@ -159,7 +159,7 @@ def perturbed_logits(
     if way in CHANGES:
         if inspector.preprocessing.channels != 3:
             raise UnsupportedModel(not_applicable(trace.checkpoint, NOT_RGB))
-        place = axis_positions(trace.grid, way)[step]
+        place = step_values(trace.grid, way)[step]
         pictures = change_image(trace.view.picture, way, place, trace.grid, others)[:draws]
         draws = len(pictures)
     if step == 0:

@@ -258,10 +258,10 @@ class PageRenderer:
         except Exception as error:
             state = self.service.sessions.newest(state)
             kept = [self.checkpoint(state), state.get("second") or None, state.get("size", OWN)]
-            return [gr.skip(), *kept, error_json(error), self._film(state), *self.unchanged(-6)]
+            return [gr.skip(), *kept, error_json(error), self._training_slider(state), *self.unchanged(-6)]
 
-    def _film(self, state: dict) -> dict:
-        """Return the slider's previous value, if a frame failed."""
+    def _training_slider(self, state: dict) -> dict:
+        """Return the training steps that the slider offers for the current checkpoint; {} after an error."""
         try:
             return self.service.checkpoints.film(self.checkpoint(state)) if state.get("key") else {}
         except Exception:  # the error has already been shown

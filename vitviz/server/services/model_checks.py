@@ -51,7 +51,7 @@ class ModelChecks:
     def step(self, key: str, given: str, number: object, quick: bool = False) -> CheckStep:
         """Run one check on the checkpoint of a run, with the images of a set or, without one, the samples.
 
-        With `quick`, the next check is one of the cheap ones. Raises Unknown for an unknown key or set,
+        `quick` only selects the next check: one of the cheap ones. Raises Unknown for an unknown key or set,
         WrongSetting for an unknown number, and the errors of `vitviz.check`.
         """
         from vitviz.diagnostics import check

@@ -157,7 +157,7 @@ class PerturbationsView(View):
         """Return the mean and band of every protocol at the points computed so far."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
         told, grid = KINDS[kind], subject.grid
-        names, x = step_names(grid, kind), lazy.perturbation.axis_positions(grid, kind)
+        names, x = step_names(grid, kind), lazy.perturbation.step_values(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest_classes(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
         of = LocalizedText("value of {class}" if of_values else "probability of {class}", **{"class": label})
@@ -214,7 +214,7 @@ class PerturbationsView(View):
         if not asked.detail:
             return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
         kind, ways = settings["kind"], WAYS[settings["kind"]]
-        places, draws = lazy.perturbation.axis_positions(subject.grid, kind), draw_names(subject, kind)
+        places, draws = lazy.perturbation.step_values(subject.grid, kind), draw_names(subject, kind)
         step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
         done = change_text(subject.grid, kind, step)
         here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
@@ -243,13 +243,13 @@ def change_text(grid: Grid, kind: str, step: int) -> LocalizedText:
     if step == 0:
         return LocalizedText("the whole image")
     count, patches = int(lazy.perturbation.step_sizes(grid, kind)[step]), grid.patches
-    told = {"share": lazy.perturbation.axis_positions(grid, kind)[step], "count": count, "patches": patches}
+    told = {"share": lazy.perturbation.step_values(grid, kind)[step], "count": count, "patches": patches}
     return LocalizedText(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
     """Return the labels of the points: percentages, numbers of pieces, pixels or degrees."""
-    places = lazy.perturbation.step_sizes if kind == "shuffle" else lazy.perturbation.axis_positions
+    places = lazy.perturbation.step_sizes if kind == "shuffle" else lazy.perturbation.step_values
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
@@ -267,7 +267,7 @@ def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
     """Return the facts about a kind that the page needs before the first request."""
     names = step_names(subject.grid, kind)
     return {
-        "places": lazy.perturbation.axis_positions(subject.grid, kind),
+        "places": lazy.perturbation.step_values(subject.grid, kind),
         "names": names,
         "done": [text_to_json(change_text(subject.grid, kind, step)) for step in range(len(names))],
         "draws": draw_names(subject, kind),
@@ -290,7 +290,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
     grid, picture = subject.grid, subject.trace.view.picture
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if way in lazy.image_changes.CHANGES:
-        place, others = lazy.perturbation.axis_positions(grid, way)[step], [*_others(subject, way).values()]
+        place, others = lazy.perturbation.step_values(grid, way)[step], [*_others(subject, way).values()]
         found = lazy.image_changes.change_image(picture, way, place, grid, others)
         seen = (255 * found[min(draw, len(found) - 1)]).round().permute(1, 2, 0)
         whole[..., :3] = seen.numpy()

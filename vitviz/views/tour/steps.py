@@ -13,7 +13,7 @@ def tour_steps(facts: Facts) -> list[Step]:
     """Return the thirteen steps for one model."""
     start = (_picture, _patches, _flatten, _embedding)
     middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
-    last = (_sum_by_hand, _one_taken_out, _one_path)
+    last = (_sum_by_hand, _head_ablated, _one_path)
     made = [make(facts) for make in (*start, *middle, *last)]
     return [replace(step, values={**facts.values, **step.values}) for step in made]
 
@@ -454,7 +454,7 @@ def _sum_by_hand(f: Facts) -> Step:
     return _where_accounted(Step("sum", title, tuple(told), attempt, formulas, shapes), f)
 
 
-def _one_taken_out(f: Facts) -> Step:
+def _head_ablated(f: Facts) -> Step:
     *told, attempt = paragraphs("""
         A contribution is only what a head wrote directly. Here the head with the largest contribution is
         ablated: its output is replaced by its mean over other images, and the later layers are computed
