@@ -387,7 +387,8 @@ COMPARISONS = (
         _layer_orders, "explorer",
     ),
     Comparison(
-        "norms", LocalizedText("Placement of the norms"), "Convert the norms again: {best} fits better.", _norm_placements
+        "norms", LocalizedText("Placement of the norms"), "Convert the norms again: {best} fits better.",
+        _norm_placements,
     ),
     Comparison("pooling", LocalizedText("Pooling"), "Load the model with {best}.", _poolings),
     Comparison("activation", LocalizedText("Activation"), "Load the model with {best}.", _activations),

@@ -122,7 +122,7 @@ class Survey(NotebookChart, NotebookTable):
         )  # fmt: skip
 
     def with_parts(self, parts: Iterable[SurveyPart]) -> Survey:
-        """Return the survey extended by all parts in order, with examples of the model's wrong predictions."""
+        """Return the survey extended by all parts in order, with examples of wrong predictions."""
         result, mistakes = self, Mistakes()
         for part in parts:
             result = result.grown(part)

@@ -18,9 +18,9 @@ from vitviz.analyses.image_changes import CHANGES, change_image
 from vitviz.analyses.perturbation import (
     OnProgress,
     Perturbation,
-    step_values,
     perturbation_orders,
     run_perturbation,
+    step_values,
 )
 from vitviz.analyses.protocol import DRAWS, NOT_RGB, SHARES
 from vitviz.engine.forward import shuffling
