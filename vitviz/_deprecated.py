@@ -145,11 +145,16 @@ class Moved:
     """Import finder that resolves the old names of modules."""
 
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
+        """Return a spec, loaded by this finder, for a module's old name; None for any other module."""
         if not fullname.startswith("vitviz.") or current(fullname) == fullname:
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module under its new name and return it, with a DeprecationWarning.
+
+        Add the old names of its members.
+        """
         new = current(spec.name)
         warnings.warn(f"{spec.name} is {new} now.", DeprecationWarning, stacklevel=2)
         module = import_module(new)
@@ -161,6 +166,7 @@ class Moved:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        """Restore the module's own spec, which Python replaced by that of the old name; run nothing."""
         module.__spec__ = module.__spec__.loader_state
 
 

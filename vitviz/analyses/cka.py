@@ -201,6 +201,10 @@ def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iter
 
 
 def _ratio(both: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """Return the CKA of each pair of depths: both / sqrt(one * other), from sums of unbiased HSICs.
+
+    NaN if the HSIC of a depth with itself is not positive.
+    """
     # zero up to rounding, or positive
     below = torch.outer(one.clamp(min=0).sqrt(), other.clamp(min=0).sqrt())
     return torch.where(below > 0, both / below, torch.nan)

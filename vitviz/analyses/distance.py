@@ -49,6 +49,10 @@ def token_distances(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
 
 
 def _token_distances_in_precision(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
+    """Return all tokens' distances in pixels, in float32: (token, token).
+
+    0 to and from prefix tokens; dropped patches are left out.
+    """
     lengths = pixel_distances(trace.grid)
     if trace.kept is not None:  # the mean is then over the remaining patches
         kept = list(trace.kept)

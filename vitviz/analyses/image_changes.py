@@ -57,6 +57,10 @@ def change_image(
 
 
 def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return the image shifted by `by` pixels right, left, down and up; the mean colour fills gaps.
+
+    Only right and left if patches are not square.
+    """
     tall, wide = grid.patch
     mean = x.mean((1, 2), keepdim=True)
     # the axis marks a patch's width, so patches that are not square shift sideways only
@@ -65,6 +69,10 @@ def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -
 
 
 def _rotate(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return the image turned by `degrees` about its centre, once in each direction, bilinear.
+
+    The mean colour fills exposed pixels.
+    """
     height, width = x.shape[1:]
     middles = (torch.arange(size, dtype=x.dtype) - (size - 1) / 2 for size in (height, width))
     down, right = torch.meshgrid(*middles, indexing="ij")
@@ -78,14 +86,17 @@ def _rotate(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTens
 
 
 def _luma(x: ImageTensor) -> Float[Tensor, "1 height width"]:
+    """Return the image's luma 0.299 R + 0.587 G + 0.114 B (BT.601), with a channel axis of size 1."""
     return torch.einsum("c,cij->ij", x.new_tensor([0.299, 0.587, 0.114]), x)[None]
 
 
 def _to_grey(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return the image blended with its luma at `share` per cent; 100 gives pure grey."""
     return [torch.lerp(x, _luma(x).expand_as(x), share / 100)]
 
 
 def _edges(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return the image blended with its Sobel edge strength (0 to 1) at `share` per cent."""
     across = x.new_tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
     both = torch.stack([across, across.T])[:, None]
     slopes = F.conv2d(F.pad(_luma(x)[None], (1, 1, 1, 1), mode="replicate"), both)
@@ -94,6 +105,10 @@ def _edges(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]
 
 
 def _background(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return one image per other one: patches farthest from the centre are taken from the other.
+
+    They are `share` per cent of all patches.
+    """
     sides = zip((grid.rows, grid.cols), grid.patch, strict=True)
     down, right = ((2 * torch.arange(count) - (count - 1)) * size for count, size in sides)
     far = (down[:, None] ** 2 + right**2).flatten()  # integers, so that ties are exact
@@ -104,6 +119,11 @@ def _background(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTe
 
 
 def _texture(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return one image per other one, with `share` per cent of the texture replaced by the other's.
+
+    Texture is the deviation of pixels from their patch's mean; results are clipped to 0..1.
+    """
+
     def texture(one: ImageTensor) -> ImageTensor:
         inside = one[:, : grid.pixels[0], : grid.pixels[1]]
         return F.pad(inside - _spread(F.avg_pool2d(inside, grid.patch), grid), _rim(x, grid))

@@ -146,6 +146,7 @@ class Attribution(NotebookChart, NotebookTable):
 
     @property
     def total(self) -> Value:
+        """The sum of all terms, in logits: contributions of all heads plus the constants."""
         return _value(self.heads.sum(dim=(-2, -1))) + sum(self.constants.values())
 
     @property
@@ -372,6 +373,7 @@ def _sources(
 def _dot(
     basis: Float[Tensor, "*#part slot width"], written: Float[Tensor, "*part slot width"]
 ) -> Float[Tensor, "*part"]:
+    """Return the float64 dot product of written vectors with the directions, summed over slots."""
     return (written.double() * basis).sum(dim=(-1, -2))
 
 

@@ -162,6 +162,10 @@ def gated_attention_rows(
 def _layer(
     trace: Trace | TraceBatch, at_heads: Float[Tensor, "*image reader slot"], layer: int, first: int
 ) -> LayerAccount:
+    """Return one layer's attention by source token, summed over the readers weighted by `at_heads`.
+
+    Readers are the consecutive queries from token `first`; a replaced head reads each from itself.
+    """
     written, attention = trace.written, trace.layers[layer]
     replaced, readers = list(attention.replaced), slice(first, first + at_heads.shape[-2])
     each_slot = at_heads.mT.unsqueeze(-3)

@@ -163,6 +163,7 @@ def check_patches(readout: ReadoutStage) -> None:
 
 
 def _head_of(trace: Trace, readout: ReadoutStage):
+    """Return the classifier of a readout; raise VitvizError if the model or the trace has none."""
     if readout.head is None or trace.logits is None:
         raise VitvizError(f"{trace.checkpoint} has no classifier, so {UNREAD}.")
     return readout.head

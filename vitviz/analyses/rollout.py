@@ -155,6 +155,7 @@ def without_smallest(attention: Float[Tensor, "query patch"], discard: float) ->
 
 
 def _check(fusion: str, discard: float, residual: float) -> None:
+    """Raise VitvizError for an unknown fusion, or a `discard` or `residual` outside its range."""
     fusions = ", ".join(FUSIONS)
     for given, fits, expected in (
         (f"{fusion=}", fusion in FUSIONS, f"one of {fusions}. Choose 'mean' for the paper's rollout."),
@@ -166,6 +167,10 @@ def _check(fusion: str, discard: float, residual: float) -> None:
 
 
 def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
+    """Return the first and last layer of a rollout, from 0, both included.
+
+    None means all `count` layers. Raise VitvizError for anything but two layers in order.
+    """
     if layers is None:
         return 0, count - 1
     try:

@@ -148,6 +148,10 @@ def map_row_parts(read: Callable[[slice], Result], rows: slice, width: int) -> l
 
 @lru_cache(maxsize=1)
 def _threads(count: int) -> ThreadPoolExecutor:
+    """Start `count` threads and return their pool, cached; torch uses one thread in each of them.
+
+    Torch's thread count elsewhere is set to `count` again.
+    """
     pool = ThreadPoolExecutor(count, "vitviz-read", initializer=_alone)
     begun = threading.Barrier(count + 1)
     try:
@@ -164,6 +168,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def _alone() -> None:
+    """Limit torch to one thread in the calling pool thread; run once when that thread starts."""
     # registers this thread with torch, which would otherwise undo the next line later
     torch.get_num_threads()
     torch.set_num_threads(1)

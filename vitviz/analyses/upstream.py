@@ -159,6 +159,7 @@ class ScoreAttribution(NotebookDisplay):
 
     @property
     def total(self) -> float:
+        """The sum of the matrix over all pairs of writers, plus the relative bias."""
         return self.matrix.sum().item() + self.rest
 
     @property
@@ -396,6 +397,10 @@ def _rotate_rows(
 
 
 def _check(trace, layer: int, head: int, via: tuple = ()) -> None:
+    """Raise VitvizError for an unknown or replaced head (layer, head).
+
+    Also if the path `via`, ending in this head, does not go from later to earlier layers.
+    """
     layers, heads = len(trace.layers), trace.layers[0].heads
     for one, two in (*via, (layer, head)):
         if not (0 <= one < layers and 0 <= two < heads):

@@ -74,6 +74,7 @@ class Spread:
 
 
 def _smaller_side(rows: np.ndarray) -> np.ndarray:
+    """Return rows with an unchanged product rows' rows, at most as many as features (QR if more)."""
     return rows if rows.shape[-2] <= rows.shape[-1] else np.linalg.qr(rows, mode="r")
 
 
@@ -162,6 +163,10 @@ def head_to_embedding_maps(
 
 
 def _first(readout: ReadoutStage) -> int:
+    """Return the first layer whose heads are described, from 0.
+
+    With attention pooling only the last 4 layers are described.
+    """
     return 0 if readout.attention_pooling is None else max(0, len(readout.layers) - LAST)
 
 

@@ -38,6 +38,10 @@ Say = Callable[[str], str]
 
 
 def _template(ink: InkColours, diverging: str) -> go.layout.Template:
+    """Return a Plotly template with vitviz's fonts, axes and ink colours.
+
+    `diverging` names the colour map around zero.
+    """
     axis = {"zeroline": False, "automargin": True, "gridcolor": ink.faint, "linecolor": ink.ink}
     axis |= {"title": {"standoff": 10}, "ticks": "outside", "tickcolor": ink.faint}
     layout = {
@@ -101,6 +105,10 @@ def chart_figure(chart: Chart, say: Say = str, dark: bool = False) -> go.Figure:
 
 
 def _series(chart: Chart, one: Series, group: int, say: Say) -> go.Scatter:
+    """Return one series as a Plotly trace of lines or dots, with hover text; dots have error bars.
+
+    `group` is its legend group; `say` translates texts.
+    """
     name, y = _text(one.name, say), np.asarray(one.y, float)
     own = [] if one.of or one.told or not name else [name]  # nothing else would name the line
     texts = [
@@ -131,6 +139,7 @@ def _band(one: Series, group: int) -> go.Scatter:
 
 
 def _bars(chart: Chart, bars: Bars, say: Say) -> go.Bar:
+    """Return a chart's bars as a Plotly bar trace, each from its lower end, with hover text."""
     texts = [_hover(tooltip(chart, bars, i, say)) for i in range(len(bars.x))]
     return go.Bar(
         x=np.asarray(bars.x), y=bars.y, base=np.asarray(bars.low), width=bars.width, showlegend=False,
@@ -189,6 +198,7 @@ def _cell_ticks(names: Sequence[str], count: int, step: int, say: Say) -> dict[s
 
 
 def _named_ticks(ticks: Iterable[tuple[float, str]], say: Say) -> dict[str, Any]:
+    """Return Plotly's axis settings for ticks of (position, name), translated; {} without ticks."""
     found = [(at, _text(name, say)) for at, name in ticks]
     return {"tickvals": [at for at, _ in found], "ticktext": [name for _, name in found]} if found else {}
 

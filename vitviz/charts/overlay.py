@@ -90,6 +90,7 @@ def fade_outside_crop(
 
 
 def _greyed_copy(picture: np.ndarray, form: str) -> np.ndarray:
+    """Return a copy of an RGB image, faded to white (`form` "heat") or black ("paper"), behind a map."""
     share, under = _FADED[form]
     return np.rint(picture * (1 - share) + under * share).astype(np.uint8)
 

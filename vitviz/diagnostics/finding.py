@@ -71,6 +71,7 @@ def verdict_of(
 
 
 def _rank(finding: Finding) -> tuple[int, int, float]:
+    """Return a finding's sort key: severity, then group, then (group "input" only) larger gain first."""
     gain = (finding.number or 0.0) if finding.group == "input" else 0.0
     return SEVERITIES.index(finding.severity), GROUPS.index(finding.group), -gain
 

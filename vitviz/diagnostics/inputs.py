@@ -217,6 +217,7 @@ def _replaced(subject: CheckSubject, name: str, value: Tensor) -> Callable[[], T
 
 
 def _assign(module: nn.Module, name: str, value: Tensor) -> None:
+    """Replace a module's parameter by a new one with this value, in place; it needs no gradient."""
     setattr(module, name, nn.Parameter(value.contiguous(), requires_grad=False))
 
 
@@ -331,6 +332,7 @@ def _norm_placements(subject: CheckSubject) -> Alternatives:
 
 
 def _overridden(subject: CheckSubject, changes: list[Overrides]) -> Alternatives:
+    """Return the model's outputs under each change of settings, as functions, by the change's text."""
     return {
         change.text(): partial(subject.outputs, partial(change.applied, name=subject.name))
         for change in changes
@@ -338,16 +340,19 @@ def _overridden(subject: CheckSubject, changes: list[Overrides]) -> Alternatives
 
 
 def _heads(subject: CheckSubject) -> Alternatives:
+    """Return the alternatives with other plausible numbers of heads than the model's own."""
     attention = getattr(subject.model.blocks[0], "attn", None)
     own, usual = getattr(attention, "num_heads", None), likely_heads(subject.model.embed_dim)
     return _overridden(subject, [Overrides(heads=count) for count in usual if count != own])
 
 
 def _poolings(subject: CheckSubject) -> Alternatives:
+    """Return the alternatives with every other pooling that fits the model's tensors."""
     return _overridden(subject, [Overrides(pool=pool) for pool in possible_poolings(subject.model)[1:]])
 
 
 def _activations(subject: CheckSubject) -> Alternatives:
+    """Return the alternatives with each other activation in the MLPs; {} if the own is unknown."""
     own = activation_name(getattr(getattr(subject.model.blocks[0], "mlp", None), "act", None))
     others = [name for name in ACTIVATIONS if own and name != own]
     return _overridden(subject, [Overrides(activation=name) for name in others])

@@ -72,6 +72,7 @@ class CheckSubject:
 
     @property
     def name(self) -> str:
+        """The name of the checked checkpoint."""
         return self.inspector.checkpoint.name
 
     @cached_property

@@ -76,6 +76,7 @@ def singular_values(matrix: Float[Tensor, "row col"]) -> Float64[Tensor, " value
 
 
 def _distance(values: Tensor, mean: Tensor) -> float:
+    """Return the norm of (values - mean) divided by that of the mean; both hold singular values."""
     return ((values - mean).norm() / mean.norm()).item()
 
 

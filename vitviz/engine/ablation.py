@@ -183,6 +183,7 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
 
 
 def _refusal(name: str, reason: str) -> UnsupportedModel:
+    """Return the UnsupportedModel error for a model whose patches cannot be left out, with `reason`."""
     return UnsupportedModel(
         f"{name}: leaving patches out is not applicable, because {reason}. Paint them over instead"
         " (patches_as='mean', 'blur' or 'black')."

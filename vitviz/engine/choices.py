@@ -41,6 +41,10 @@ def predictions_by_choice(
 def _answer(
     inspector: Inspector, picture: Image.Image, given: Overrides, size: tuple[int, int]
 ) -> tuple[str, float] | None:
+    """Return an image's likeliest label and its score under the settings `given`.
+
+    None without a classifier. `size` is (height, width). The inspector's model stays unchanged.
+    """
     if given.weights is not None:  # other tensors, loaded for this pass alone
         name = inspector.checkpoint.name
         query = f"{name}{'&' if '?' in name else '?'}{given.text()}"

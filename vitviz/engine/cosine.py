@@ -29,6 +29,7 @@ class CosineHead(nn.Module):
         self.scores.requires_grad_(False)
 
     def forward(self, y: Tensor) -> Tensor:
+        """Return each class's scaled cosine with the head's output, plus the bias; y is its input."""
         z = self.own(y)
         return self.scores(z * z.square().sum(dim=-1, keepdim=True).clamp_min(SHORTEST**2).rsqrt())
 

@@ -28,6 +28,10 @@ class _Setting:
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        """Keep the setting at the required value inside a `with` block.
+
+        Restore it when the last of several concurrent blocks ends.
+        """
         with self._lock:
             if self._read() != self._needed:
                 self._theirs = self._read()

@@ -22,6 +22,7 @@ def lock_of(owner: object, name: str = "_lock") -> AbstractContextManager:
 
 
 def _renew() -> None:
+    """Replace all registered locks by new ones in a forked process; limit torch to one thread there."""
     for owner, name in list(_owners.items()):
         setattr(owner, name, threading.RLock())
     if _owners:  # the parent may have computed on several threads

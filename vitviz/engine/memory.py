@@ -110,6 +110,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def _free_in_the_machine() -> int | None:
+    """Return the bytes of free main memory; None if the operating system does not tell."""
     information = Path("/proc/meminfo")
     if information.exists():
         return 1024 * int(re.search(r"MemAvailable:\s+(\d+)", information.read_text())[1])

@@ -29,6 +29,7 @@ class Linear:
 
     @classmethod
     def from_weights(cls, weight: Tensor, bias: Tensor | None) -> Linear:
+        """Return a linear map with float32 copies of weight and bias; zeros if the bias is None."""
         return cls(
             tracing.float32_copy(weight),
             torch.zeros(len(weight)) if bias is None else tracing.float32_copy(bias),

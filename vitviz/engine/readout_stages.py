@@ -234,6 +234,7 @@ def frozen_copy(weight: Tensor | None) -> Tensor | None:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
+    """Return a tensor in float32, or unchanged if it is float64."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 

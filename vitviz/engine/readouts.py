@@ -35,6 +35,10 @@ def readout_of(model: nn.Module, grid: Grid, name: str) -> Readout:
 
 
 def _name(model: nn.Module, grid: Grid, name: str) -> str:
+    """Return the name of a model's readout: 'class', 'average', …, or 'none' without pooling.
+
+    Raises UnsupportedModel, with the checkpoint's `name`, if the pooling is unknown.
+    """
     if isinstance(model, ClassAndMeanReadout):
         return "class and average"
     if isinstance(model, VisionTransformerDistilled):
@@ -69,6 +73,7 @@ def _reads_prefix(model: nn.Module) -> bool:
 
 
 def _norm(model: nn.Module) -> Literal["before", "after", "both", "none"]:
+    """Return whether the final norm stands before or after the pooling, or both or none."""
     norms = (getattr(model, name, None) or nn.Identity() for name in ("norm", "fc_norm"))
     before, after = (not isinstance(norm, nn.Identity) for norm in norms)
     return "both" if before and after else "before" if before else "after" if after else "none"

@@ -92,6 +92,10 @@ class ForwardRunner:
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
         change: ModelChange | None, hooked: Mapping, edit: edits.Edit | None = None,
     ) -> TraceBatch:  # fmt: skip
+        """Run one pass here and return its traces, checked to be finite and true to the model.
+
+        `hooked` are the user's hooks by hook point; `change` and `edit` as in `batch`.
+        """
         placed = self.placed
         checking = size not in self.truthful
         with self._looking(size):
@@ -140,11 +144,13 @@ class ForwardRunner:
         return batch
 
     def _looking(self, size: tuple[int, int]) -> AbstractContextManager[None]:
+        """Raise OutOfMemory, naming checkpoint and input size, if memory runs out in the `with`."""
         placed = self.placed
         what = f"Looking into {placed.checkpoint.name} at {size[0]} x {size[1]} pixels"
         return memory_guard(placed.device, what)
 
     def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:
+        """Return the model's readout; `kept` are the patches left in the sequence, None for all."""
         grid = tracing.grid_of(model)
         grid = grid if kept is None else grid.sequence(len(kept))
         return readouts.readout_of(model, grid, self.placed.checkpoint.name)
@@ -193,6 +199,10 @@ class ForwardRunner:
         self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
         edit: edits.Edit | None = None, wait: bool = True,
     ):  # fmt: skip
+        """Run and record one pass; return the recording, the logits and the milliseconds.
+
+        `check` records for the truth check; `wait` synchronises the device before each time.
+        """
         placed = self.placed
         if isinstance(model, OwnModel):
             if edit is not None:
@@ -224,6 +234,7 @@ class ForwardRunner:
     def _require_truth(
         self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
     ) -> None:
+        """Raise UnsupportedModel if the recorded attention is not the model's; else pass this size."""
         tolerance = TOLERANCE[DTYPES[self.placed.dtype]]
         check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)
         self.truthful.add(size)

@@ -70,10 +70,12 @@ class _Handing:
         self._handed, self.added = handed, None
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        """Keep the output that the attention branch adds to the tokens."""
         if moment == "added attention":
             self.added = output
 
     def attend(self, *call, **named) -> Tensor:
+        """Return the given head outputs, as a batch of one, in place of the attention call."""
         return self._handed[None]
 
 
@@ -118,30 +120,40 @@ class SaliencyInputs:
         self.answer = self._plain()
 
     def tail(self) -> ReadoutStage:
+        """Return the readout stage of the model at the trace's input size, on the trace's device."""
         return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
     def ledger(self) -> LogitTerms:
+        """Return the trace's logit attribution terms; UnsupportedModel if they do not add up."""
         return checked_logit_terms(self.inspector, self.trace)
 
     def gradients(self, held: bool = False) -> Gradients:
+        """Return the model's gradients or, if `held`, the frozen linear map's; each pass runs once."""
         if held not in self._made:
             name = "held gradients" if held else "gradients"
             self._made[held] = self._once(name, lambda: self._pass(held))
         return self._made[held]
 
     def frozen_gradients(self) -> Gradients:
+        """Return the gradients of the frozen linear map: norms' deviations and gates held constant."""
         return self.gradients(held=True)
 
     def answers(self, kept: Tensor) -> Tensor:
+        """Return logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
         return self._removal.answers(kept)
 
     @cached_property
     def _removal(self) -> PatchRemoval:
+        """The patch removal of this image, by the requested `patches_as`."""
         grid, pool, preprocessing = self.trace.grid, self.trace.pool, self.inspector.preprocessing
         return PatchRemoval(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
 
     @in_float32()
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
+        """Return each token's own logits after the last block; for a direction, its value.
+
+        `handed` replaces the block's head outputs; `alone`: only what its attention adds.
+        """
         tokens, weights = self.trace.tokens, next(self.model.parameters())
         with inference_context(weights.device):
             last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
@@ -185,6 +197,7 @@ class SaliencyInputs:
         return PathGradients(self._by_patch(total * self.pixels), start, steps)
 
     def cam_place(self) -> str:
+        """Return in words where Grad-CAM reads activations; UnsupportedModel if there is no place."""
         kind = type(self.blocks[-1]).__name__
         if self.trace.pool.startswith(("average", "max")):
             return LocalizedText("the last block's output")
@@ -196,6 +209,10 @@ class SaliencyInputs:
 
     @in_float32()
     def _pass(self, held: bool) -> Gradients:
+        """Run a pass with gradients; return values times gradients of tokens, constants and pixels.
+
+        `held` freezes norms, gates and attention, and gives neither attentions nor activations.
+        """
         self._require_room(attentions=not held)
         leaf = self.pixels.clone()
         if getattr(self.model.patch_embed, "backbone", None) is None:
@@ -232,6 +249,7 @@ class SaliencyInputs:
         )  # fmt: skip
 
     def _activation(self, one: gradients.GradientPass) -> Tensor | None:
+        """Return the tensor of this pass that Grad-CAM reads, see `cam_place`; None if none."""
         try:
             place = self.cam_place()
         except UnsupportedModel:

@@ -74,6 +74,7 @@ def check_video_format(form: str, seconds: float) -> None:
 
 
 def _each(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
+    """Render and yield every frame in order; after each, call `told(done, total)`."""
     for number in range(len(reel)):
         yield reel[number]
         cancellation.check()
@@ -81,6 +82,10 @@ def _each(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tal
 
 
 def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
+    """Return an H.264 MP4 at `rate` frames per second; frame n is repeated times[n] times.
+
+    Raise VitvizError if imageio-ffmpeg is not installed or its encoder fails.
+    """
     try:
         from imageio_ffmpeg import get_ffmpeg_exe, write_frames
 
@@ -107,6 +112,7 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
 
 
 def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
+    """Return a looping GIF with one palette of 256 colours; frame n lasts times[n] / rate seconds."""
     colours = _colours(reel)
     none = Image.Dither.NONE  # dithering dots would look like data
     drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(reel, told))
@@ -188,10 +194,12 @@ class Animation:
         )
 
     def _repr_html_(self) -> str:
+        """Return an HTML img element with the video as a GIF 640 px wide, for notebooks."""
         shown = base64.b64encode(self.gif(width=640)).decode()
         return f'<img alt="" src="data:image/gif;base64,{shown}">'
 
     def _reel(self, width: int) -> FrameRenderer:
+        """Return the renderer of the frames at `width` pixels; VitvizError for an invalid width."""
         check_width(width)
         first = self.frames[0]
         say, specs = partial(translate, tag=first.language), [frame.spec for frame in self.frames]

@@ -51,6 +51,10 @@ def bundle_modules(sources: Mapping[str, str], wanted: Iterable[str], also: Iter
 
 
 def _gather(path: str, sources: Mapping[str, str], found: dict[str, str], above: tuple[str, ...]) -> None:
+    """Add the module `path` to `found` as a function, after all modules that it imports.
+
+    Raise ValueError for an unknown path or circular imports; `above` are the importers.
+    """
     if path in above:
         raise ValueError(f"Modules import each other in a circle: {' → '.join((*above, path))}.")
     if path in found:
@@ -86,4 +90,5 @@ def _function(path: str, text: str) -> str:
 
 
 def _resolved(path: str, to: str) -> str:
+    """Return the module path of a relative import `to` that is written in the module `path`."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), to))

@@ -145,6 +145,7 @@ def _used_settings(view: View) -> list[Control]:
 
 
 def _default(control: Control, subject: ViewContext) -> Any:
+    """Return the parsed default of a setting for the model of `subject`."""
     return control.parse(str(control.start(subject.about)), subject.about)
 
 
@@ -294,6 +295,7 @@ class Figure:
         return interactive.page_of(figures, self.title, whole).encode()
 
     def _repr_svg_(self) -> str:
+        """Return the figure as SVG text in its own width, for notebooks."""
         return self.svg().decode()
 
     def pixels(self, width: float | None = None, dpi: int = 300) -> int:
@@ -301,6 +303,7 @@ class Figure:
         return import_mpl_module("page").pixel_count(self.spec, width, dpi, self._say, self.language)
 
     def _say(self, text: str) -> str:
+        """Return an English text translated into the figure's language."""
         return translate(text, self.language)
 
 

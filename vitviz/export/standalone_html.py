@@ -292,6 +292,7 @@ def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) 
 
 
 def _array(view: View, subject: ViewContext, item: Item, texts: SettingTexts) -> np.ndarray | VitvizError:
+    """Return the array of a view's item for setting texts, or the VitvizError raised by computing it."""
     try:
         return view.array(subject, item.name, view.settings(texts, subject.about))
     except VitvizError as error:
@@ -299,6 +300,7 @@ def _array(view: View, subject: ViewContext, item: Item, texts: SettingTexts) ->
 
 
 def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
+    """Return an array as JSON with base64 data, shape and dtype; for an error, its message as `said`."""
     if isinstance(found, VitvizError):
         return {"said": text_to_json(message_of(found))}
     told = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
@@ -306,4 +308,5 @@ def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
 
 
 def _base64(data: bytes) -> str:
+    """Return bytes as base64 text."""
     return base64.b64encode(data).decode()

@@ -54,6 +54,7 @@ html.register(StandaloneView, StandaloneView.frame)
 
 @html.register
 def _inspector_card(inspector: Inspector) -> str:
+    """Return the card of a model: checkpoint facts, blocks, patch grid, classes, device and dtype."""
     grid, blocks = inspector.grid(), len(inspector.model.blocks)
     rows = [
         *_facts(inspector.checkpoint),
@@ -68,10 +69,12 @@ def _inspector_card(inspector: Inspector) -> str:
 
 @html.register
 def _checkpoint_card(checkpoint: Checkpoint) -> str:
+    """Return the card of a checkpoint: a table of its known facts."""
     return card(f"Checkpoint: {checkpoint.name}", table((), _facts(checkpoint)))
 
 
 def _facts(one: Checkpoint) -> list[tuple[str, Any]]:
+    """Return table rows (name, value) of a checkpoint's known facts, such as its architecture."""
     size = f"{one.input_size[2]} × {one.input_size[1]} px" if one.input_size else None
     millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else None
     told = (
@@ -83,6 +86,7 @@ def _facts(one: Checkpoint) -> list[tuple[str, Any]]:
 
 @html.register
 def _list_card(listed: RecordList) -> str:
+    """Return the card of a list of checkpoints or training snapshots: a table of at most 36 rows."""
     if not listed:
         return card("Nothing is listed.")
     films = not isinstance(listed[0], Checkpoint)
@@ -94,6 +98,7 @@ def _list_card(listed: RecordList) -> str:
 
 @html.register
 def _classes_card(classes: Classes) -> str:
+    """Return the card of class vectors: their number, width and score formula, and up to 36 labels."""
     told = f"{len(classes.labels)} unit vectors of {classes.vectors.shape[1]} numbers"
     told += f" for {classes.model}" if classes.model else ""
     caption = f"{told}; a {classes.score} of {number(classes.scale)} × cosine + {number(classes.bias)}."
@@ -103,6 +108,7 @@ def _classes_card(classes: Classes) -> str:
 
 @html.register
 def _grid_card(grid: Grid) -> str:
+    """Return the card of a patch grid: rows, columns, patch size in px, prefix tokens, token count."""
     said = f"{grid.rows} rows × {grid.cols} columns of {grid.patch[1]} × {grid.patch[0]} px"
     before = ", ".join(grid.prefix_names) or "no token"
     return card("Patch grid", caption=f"{said}; {before} before them: {grid.tokens} tokens.")
@@ -110,11 +116,13 @@ def _grid_card(grid: Grid) -> str:
 
 @html.register
 def _ablation_card(without: Ablation) -> str:
+    """Return the card of an ablation: the ablated parts as text."""
     return card("Without", caption=without.text() or "Nothing is taken away.")
 
 
 @html.register
 def _trace_card(trace: Trace) -> str:
+    """Return the card of a trace: the model's input image, its top five outputs and facts of the run."""
     gone = 0 if trace.kept is None else trace.grid.patches - len(trace.kept)
     left_out = f", {gone} {'patch' if gone == 1 else 'patches'} left out" if gone else ""
     facts = f"{trace.length} tokens, {len(trace.layers)} layers of {trace.layers[0].heads} heads{left_out}"
@@ -138,11 +146,13 @@ def _trace_card(trace: Trace) -> str:
 
 @html.register
 def _tensor_card(tensor: NamedTensor) -> str:
+    """Return notes (name to reason) as small HTML paragraphs, escaped; '' without notes."""
     return maps.tensor_card(tensor.plain(), tensor.what)
 
 
 @html.register
 def _image_card(picture: ImageResult) -> str:
+    """Return the card of an image array as a picture; if it is not uint8 RGB, of its repr as text."""
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != "uint8":
         return card("Pixels", f"<pre>{picture!r}</pre>")
     return card("Overlay", image(picture, "the map over its picture"))
@@ -150,6 +160,7 @@ def _image_card(picture: ImageResult) -> str:
 
 @html.register
 def _filters_card(filters: FilterComponents) -> str:
+    """Return the card of the patch embedding's principal components, as images with variance shares."""
     shares = ", ".join(f"{share:.1%}" for share in filters.variance[:5].tolist())
     caption = (
         f"The first {len(filters.pictures)} principal components of the embedding's filters, each scaled to"
@@ -160,6 +171,7 @@ def _filters_card(filters: FilterComponents) -> str:
 
 @html.register
 def _attribution_card(account: Attribution) -> str:
+    """Return the card of a logit attribution: table of all parts, map by patch, and chart by head."""
     rows = [("heads", account.heads.sum().item()), *account.constants.items()]
     rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
@@ -174,6 +186,7 @@ def _attribution_card(account: Attribution) -> str:
 
 @html.register
 def _ablation_effects_card(effects: AblationEffects) -> str:
+    """Return the card of head ablation effects: a chart by layer of the logit lost without each head."""
     drawn = maps.by_layers(effects.heads, "logits")
     caption = (
         f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone;"
@@ -184,6 +197,7 @@ def _ablation_effects_card(effects: AblationEffects) -> str:
 
 @html.register
 def _upstream_card(found: Upstream) -> str:
+    """Return the card of a head's share of a logit by writer: chart by layer, and the 12 largest."""
     lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
     drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
     through = f" through {' and '.join(head_names(*found.via))}" if found.via else ""
@@ -200,6 +214,7 @@ def _upstream_card(found: Upstream) -> str:
 
 @html.register
 def _score_card(found: ScoreAttribution) -> str:
+    """Return the card of an attention score: its 12 largest parts by writers of query and key."""
     order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
     pairs = [divmod(place, len(found.writers)) for place in order]
     rows = [(*(writer_name(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
@@ -216,6 +231,7 @@ def _score_card(found: ScoreAttribution) -> str:
 
 @html.register
 def _paths_card(found: AttributionPaths) -> str:
+    """Return the card of up to 12 paths with the largest shares of a logit, from the prediction back."""
     found = found.first(SHOWN)
     rows = [
         (" ← ".join([*head_names(*path.heads), writer_name(path.writer)]), path.share) for path in found.paths
@@ -233,6 +249,7 @@ def _paths_card(found: AttributionPaths) -> str:
 
 @html.register
 def _edge_ablation_card(found: EdgeAblationEffects) -> str:
+    """Return the card of edge ablations: chart of effect against share, and the 12 largest effects."""
     names = list(map(edge_name, found.edges))
     shares, effects = found.shares.numpy(), found.effects.numpy()
     drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
@@ -247,6 +264,7 @@ def _edge_ablation_card(found: EdgeAblationEffects) -> str:
 
 @html.register
 def _sufficient_edges_card(found: SufficientEdges) -> str:
+    """Return the card of margins with some edges kept: a row per number of edges, a column per order."""
     orders = {name: margins.mean(dim=0).tolist() for name, margins in found.margins.items()}
     rows = [
         (f"{kept} of {len(found.edges)}", *each)
@@ -264,6 +282,7 @@ def _sufficient_edges_card(found: SufficientEdges) -> str:
 
 @html.register
 def _saliency_card(found: SaliencyMap) -> str:
+    """Return the card of a saliency map: its unscaled values and how much of the answer they explain."""
     drawn = maps.map_card(found.map, "raw, before any scaling", diverging=found.signed)
     told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else (
         f"Its numbers do not add up to the answer, {number(found.answer)}"
@@ -275,6 +294,7 @@ def _saliency_card(found: SaliencyMap) -> str:
 
 @html.register
 def _components_card(found: Components) -> str:
+    """Return the card of patch tokens' principal components: the first image's maps of up to three."""
     each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
     drawn = [maps.map_card(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
@@ -285,12 +305,14 @@ def _components_card(found: Components) -> str:
 
 @html.register
 def _distances_card(found: Distances) -> str:
+    """Return the card of attention distances in px: a chart of all heads and their mean by layer."""
     caption = "Each head's, rows as they are, and the heads' mean as a line."
     return card("Attention distance", maps.by_layers(found.distance, "px"), caption=caption)
 
 
 @html.register
 def _survey_card(survey: Survey) -> str:
+    """Return the card of a survey: charts by layer, a table of single means, the heads' words if any."""
     drawn, rows = [], []
     for name, what in survey.quantities.items():
         sums = survey.sums[name]
@@ -308,6 +330,7 @@ def _survey_card(survey: Survey) -> str:
 
 @html.register
 def _words_card(found: HeadsInWords) -> str:
+    """Return the card of heads described in words: the 36 heads with the largest deviation."""
     caption = (
         f"Over {found.pictures} pictures: at most {found.shares.shape[-1]} words a head, with their shares of"
         " the variance of what it writes into the embedding; deviation is in cosines, the largest first. A"
@@ -319,6 +342,7 @@ def _words_card(found: HeadsInWords) -> str:
 
 @html.register
 def _faithfulness_card(trial: Faithfulness) -> str:
+    """Return the card of a faithfulness test: per map, its gap and areas under the removal curves."""
     head = ("map", "gap", "most relevant first", "least relevant first")
     rows = [(name, gap, *trial.areas(name)) for name, gap in trial.ranking()]
     mean, reach = trial.chance()[0], trial.reach()
@@ -334,6 +358,7 @@ def _faithfulness_card(trial: Faithfulness) -> str:
 
 @html.register
 def _perturbation_card(found: Perturbation) -> str:
+    """Return the card of a perturbation: per step, the mean score and how often the prediction stays."""
     kind = KINDS[found.kind]
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]
@@ -361,20 +386,24 @@ def _perturbation_card(found: Perturbation) -> str:
 
 
 def _tensor_card(notes: Mapping[str, str]) -> str:
+    """Return notes (name to reason) as small HTML paragraphs, escaped; '' without notes."""
     told = ((maps.text(name), maps.text(reason)) for name, reason in notes.items())
     return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
 
 
 def _mean_and_error(mean: float, error: float) -> str:
+    """Return a mean probability with twice its standard error, in per cent."""
     return f"{mean:.1%} ± {2 * error:.1%}"
 
 
 def _value_and_error(mean: float, error: float) -> str:
+    """Return a mean value with twice its standard error, each with four digits."""
     return f"{number(mean)} ± {number(2 * error)}"
 
 
 @html.register
 def _report_card(report: Report) -> str:
+    """Return the card of a model check: a table with one row per finding, and the verdict as caption."""
     columns = "severity group sentence number threshold source advice view".split()
     rows = [[row[name] for name in columns] for row in report.rows()]
     head = ("", "check", "finding", "number", "threshold", "threshold from", "what to do", "view")

@@ -87,10 +87,12 @@ def mime_bundle(thing: Any) -> dict[str, Any]:
 
 
 def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> Chart:
+    """Return a chart by layer of values (layer, head) or (layer,); `up`, or else `unit`, labels y."""
     return by_layer(np.asarray(values, float), more.pop("up", "") or unit, title, unit=unit, **more)
 
 
 def _map(values: Any, label: str, signed: bool, title: str = "", x="column", y="row", **more: Any) -> Matrix:
+    """Return a matrix chart with a colour scale named `label`, symmetric about zero if `signed`."""
     values = np.asarray(values, float)
     low, high = (-symmetric_limit(values), symmetric_limit(values)) if signed else finite_range(values)
     scale = Scale("balance" if signed else "viridis", low, high, label)
@@ -99,6 +101,7 @@ def _map(values: Any, label: str, signed: bool, title: str = "", x="column", y="
 
 @charts_of.register
 def _(tensor: NamedTensor) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     values, what = np.asarray(tensor.plain(), np.float64), tensor.what
     numbers, like = tuple(map(str, range(what.first, what.first + len(values)))), {"title": what.title}
     if what.axes == "layer head":
@@ -118,6 +121,7 @@ def _(tensor: NamedTensor) -> Charts:
 
 
 def _noted(chart: Any, caption: str) -> Any:
+    """Return a copy of a chart with the caption as its note; the chart itself for the caption ''."""
     return replace(chart, notes=(caption,)) if caption else chart
 
 
@@ -139,6 +143,7 @@ def _lens(tensor: NamedTensor) -> Chart:
 
 @charts_of.register
 def _(found: Distances) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     up = LocalizedText("Mean attention distance (px)")
     mass = by_layer(np.asarray(found.prefix_mass), LocalizedText("Attention on prefix tokens"), high=1.0)
     px = {name: _by_layer(getattr(found, name), "px", up=up) for name in ("distance", "renormalised")}
@@ -147,21 +152,25 @@ def _(found: Distances) -> Charts:
 
 @charts_of.register
 def _(found: Attribution) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     return {"heads": _by_layer(found.heads, "logits"), "patches": _map(found.patches, "logits", True)}
 
 
 @charts_of.register
 def _(found: AblationEffects) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     return {"heads": _by_layer(found.heads, "logits")}
 
 
 @charts_of.register
 def _(found: SaliencyMap) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     return {"map": _map(found.map, found.method, found.signed)}
 
 
 @charts_of.register
 def _(found: Upstream) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     if not found.layer:
         return {}
     depth = np.arange(1, found.layer + 1)
@@ -176,6 +185,7 @@ def _(found: Upstream) -> Charts:
 
 @charts_of.register
 def _(found: EdgeAblationEffects) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     shares, effects = found.shares.numpy(), found.effects.numpy()
     known = np.isfinite(shares) & np.isfinite(effects)
     if not known.any():
@@ -189,6 +199,7 @@ def _(found: EdgeAblationEffects) -> Charts:
 
 @charts_of.register
 def _(found: SufficientEdges) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     x = np.asarray(found.counts, float)
     means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
     series = tuple(
@@ -202,6 +213,7 @@ def _(found: SufficientEdges) -> Charts:
 
 @charts_of.register
 def _(survey: Survey) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     return {
         name: survey_chart(survey, name)
         for name, what in survey.quantities.items()
@@ -219,6 +231,7 @@ def survey_chart(survey: Survey, name: str) -> Chart:
 
 @charts_of.register
 def _(trial: Faithfulness) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     score, names = trial.score(), [name for name, _ in trial.ranking()]
     label = SCORES.get(score, LocalizedText("Value" if trial.head_type == "value" else "logit"))
     panels = curve_charts(trial, names, score, label) if names else ()
@@ -227,6 +240,7 @@ def _(trial: Faithfulness) -> Charts:
 
 @charts_of.register
 def _(found: Perturbation) -> Charts:
+    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     return {score: _curves(found, score) for score in found.scores}
 
 

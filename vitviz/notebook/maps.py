@@ -66,6 +66,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
+    """Return a value as an HTML table cell: numbers right-aligned, None as a dash, booleans in words."""
     if isinstance(value, bool):
         value = "yes" if value else "no"
     if isinstance(value, str) or value is None or not np.isscalar(value):

@@ -90,6 +90,7 @@ def _naming_results(
 
 
 def _rollout(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes and caption of a rollout map; `asked` are the call's arguments by name."""
     trace = asked["trace"]
     first, last = asked["layers"] or (0, len(trace.layers) - 1)
     layers = "all layers" if asked["layers"] is None else f"layers {first + 1} to {last + 1}"
@@ -104,6 +105,7 @@ def _rollout(asked: dict[str, Any]) -> TensorName:
 
 
 def _asker(query: Any) -> str:
+    """Return a rollout's query in words: "auto", "mean", a patch number or a prefix token's name."""
     if query == "auto":
         return "what the classifier reads"
     if isinstance(query, int):
@@ -112,6 +114,7 @@ def _asker(query: Any) -> str:
 
 
 def _distance(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of attention distances, from the arguments by name."""
     alone = ", attention on patches alone" if asked["renormalise"] else ""
     caption = (
         f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries, in pixels"
@@ -121,6 +124,7 @@ def _distance(asked: dict[str, Any]) -> TensorName:
 
 
 def _similarity(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of all patches' cosines to one patch, from arguments."""
     trace, centred = asked["trace"], ", the mean patch taken out" if asked["centred"] else ""
     patch, layer = asked["patch"], asked["layer"]
     which = "the patch in row {}, column {}".format(*patch) if isinstance(patch, tuple) else f"patch {patch}"
@@ -130,6 +134,7 @@ def _similarity(asked: dict[str, Any]) -> TensorName:
 
 
 def _norms(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of token norms by depth, from the arguments by name."""
     caption = (
         f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what enters block"
         " 1 (top) to the output of the last block."
@@ -138,6 +143,7 @@ def _norms(asked: dict[str, Any]) -> TensorName:
 
 
 def _lens(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of a logit lens, by class or by patch, from the arguments."""
     trace, now = asked["trace"], asked["form"] == "now"
     how = "the final norm applied afresh" if now else "the final norm held, so that differences are shares"
     if asked["patches"]:
@@ -154,6 +160,7 @@ def _lens(asked: dict[str, Any]) -> TensorName:
 
 
 def _positions(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of position embeddings' cosines, from the arguments."""
     caption = (
         f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the cosine of"
         " its position embedding with that of every other (paper, figure 7 centre)."
@@ -162,6 +169,7 @@ def _positions(asked: dict[str, Any]) -> TensorName:
 
 
 def _cka(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of the CKA between depths of surveys, from the arguments."""
     one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
     caption = (
         f"Depths of {one.checkpoint} downwards, of {other.checkpoint} across, each from what enters block 1;"

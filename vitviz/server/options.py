@@ -130,6 +130,7 @@ def _frame_ancestor(name: str) -> str:
 
 
 def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
+    """Return the option of an upper limit, also read from VITVIZ_MAX_`name`; `said` ends its help."""
     return Option(envvar=f"VITVIZ_MAX_{name}", parser=kind, metavar="N", help=f"most {said}")
 
 
@@ -223,4 +224,5 @@ def _own(host: str, shared: bool) -> bool:
 
 
 def _names(listed: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated text, without spaces and empty entries."""
     return tuple(name.strip() for name in listed.split(",") if name.strip())

@@ -94,6 +94,10 @@ if on_zerogpu():
 
 
 def _on_gpu(name: str, model: bytes | None) -> ForwardRunner | None:
+    """Return a checkpoint's runner on the fork's GPU, moved there at first use; None if unknown.
+
+    `model` is the pickled runner, for a fork that has not inherited it.
+    """
     from vitviz.engine.device import compute_alone
 
     if os.getpid() != _MAIN:
@@ -126,6 +130,7 @@ def _traces(
 
 
 def _in_words(error: Exception) -> str:
+    """Return the message for the visitor that the GPU is unavailable, with the reason in an error."""
     title, said = getattr(error, "title", ""), str(getattr(error, "message", error)).strip().rstrip(".")
     reason = ": ".join(part for part in (title if title != "Error" else "", said) if part)
     return (

@@ -81,6 +81,7 @@ class Labels:
         return found
 
     def _of(self, label: str | int | None) -> int | None:
+        """Return the class number (from 0) of a label or number; None if it is no class."""
         if not isinstance(label, str):  # an int or a NumPy integer
             return None if label is None or not 0 <= int(label) < self.count else int(label)
         if (plain := _normalised_name(label)) in self._known:
@@ -97,6 +98,7 @@ def _unique(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 def _normalised_name(name: str) -> str:
+    """Return a label case-folded, with runs of spaces, underscores and hyphens as one space."""
     return re.sub(r"[\s_-]+", " ", name).strip().casefold()
 
 
@@ -167,6 +169,10 @@ class Boxes:
 
 
 def _parse_box(name: str, given: Any) -> Box:
+    """Return a given box as floats (left, top, right, bottom); `name` is its image.
+
+    Raise VitvizError unless it is four numbers that enclose an area.
+    """
     try:
         left, top, right, bottom = (float(value) for value in given)
     except (TypeError, ValueError):
@@ -177,6 +183,10 @@ def _parse_box(name: str, given: Any) -> Box:
 
 
 def _voc_boxes(file: Path) -> list[Box]:
+    """Return the boxes of a Pascal VOC file in pixels from 0, right and bottom exclusive.
+
+    Raise VitvizError for a damaged file.
+    """
     try:
         root = ElementTree.parse(file).getroot()
         corners = [

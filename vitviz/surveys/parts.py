@@ -177,6 +177,7 @@ class SurveyFolder:
         return (self.read(number) for number in self.numbers())
 
     def _path(self, number: int) -> Path:
+        """Return the path of a part's .npz file by the part's number (from 0)."""
         return self.folder / "parts" / f"{number:08d}.npz"
 
 
@@ -192,6 +193,7 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
+    """Yield the Gram matrices of each batch, in order, from the arrays of a part's .npz file."""
     for place in range(sum(name.startswith("pictures ") for name in file)):
         start = f"grams {place} "
         names = [name for name in file if name.startswith(start)]

@@ -164,6 +164,7 @@ def _quantity_figure(name: str, what: Quantity, sums: Moments, quantiles: np.nda
 
 
 def _numbers_table(survey: Survey) -> str:
+    """Return the HTML table of scalar quantities: mean ± standard error; "" if there are none."""
     single = ((what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes)
     rows = [
         (what.title, f"{float(sums.mean):.5g} ± {float(sums.error):.2g}", what.unit, sums.count)
@@ -196,6 +197,7 @@ def _ranking_section(survey: Survey) -> str:
 
 
 def _words_section(survey: Survey) -> str:
+    """Return the HTML section on the words of each head; "" if the survey has none."""
     if survey.words is None:
         return ""
     said = (
@@ -207,6 +209,7 @@ def _words_section(survey: Survey) -> str:
 
 
 def _mistakes_section(survey: Survey) -> str:
+    """Return the HTML section on accuracy, confusions and errors; "" without labels."""
     found = survey.mistakes
     if found is None or not found.labelled:
         return ""
@@ -229,6 +232,7 @@ def _mistakes_section(survey: Survey) -> str:
 
 
 def _skipped_section(survey: Survey) -> str:
+    """Return the HTML section that lists up to SHOWN skipped images; "" if none was skipped."""
     if not survey.left_out:
         return ""
     more = f"<p>The first {SHOWN}; all are in skipped.csv.</p>" if survey.left_out > SHOWN else ""
@@ -237,18 +241,21 @@ def _skipped_section(survey: Survey) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return an HTML table with every cell escaped; no header row if all of `head` are empty."""
     kinds = [("th", head)] * any(head) + [("td", row) for row in rows]
     lines = ("".join(f"<{kind}>{_text(cell)}</{kind}>" for cell in row) for kind, row in kinds)
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _cell_text(value: Any) -> str:
+    """Return a setting's value as text: a list joined by commas, a dash for None or ""."""
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return "–" if value in (None, "") else str(value)
 
 
 def _text(value: Any) -> str:
+    """Return a value as text with HTML's special characters escaped."""
     return html.escape(str(value))
 
 
@@ -297,6 +304,7 @@ class _Table:
             self._writer.writerow(head)
 
     def _line(self, row: dict[str, Any]) -> Iterable[Any]:
+        """Return the cells of a CSV row; text that would run as a formula is escaped."""
         return map(escape_formula, row.values())
 
 
@@ -313,9 +321,11 @@ class Rows(_Table):
         self._begin([*FACTS, *self._outputs, *(".".join(map(str, (name, *place))) for name, place in places)])
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
+        """Return the records of a part's measured images, one per image, in order."""
         return [self._record(row) for row in part.rows]
 
     def _record(self, row: Row) -> dict[str, Any]:
+        """Return an image's record by column: facts, prediction, outputs and flattened quantities."""
         labels, answer = self._survey.labels, row.answer
         named = labels[answer] if answer is not None and answer < len(labels) else None
         given = None if row.given is None else str(row.given)
@@ -324,10 +334,15 @@ class Rows(_Table):
         return dict(zip((*FACTS, *self._outputs), (*facts, *row.outputs), strict=True)) | values
 
     def _line(self, row: dict[str, Any]) -> list[Any]:
+        """Return the CSV cells of a record: one per number of a quantity, None where not measured."""
         numbers = (np.ravel(row.get(name, none)).tolist() for name, none in self._none.items())
         return [*(escape_formula(row[name]) for name in (*FACTS, *self._outputs)), *chain(*numbers)]
 
     def _fields(self, head: Sequence[str]) -> list:
+        """Return the Arrow columns: facts, outputs, and quantities with axes and shape as metadata.
+
+        `head`, the CSV header, is not used.
+        """
         arrow = self._arrow
         facts = FACTS | dict.fromkeys(self._outputs, "float64")
         fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in facts.items()]
@@ -346,6 +361,7 @@ class SkippedList(_Table):
         self._begin(["place", "name", "reason"])
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
+        """Return place, name and reason of each skipped image of a part."""
         return list(map(vars, part.skipped))
 
 
@@ -357,6 +373,10 @@ class RowTable(_Table):
         self._measure = measure
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
+        """Return the lines of the measure for a part's images, each with the image's facts.
+
+        The first line opens the file, because its keys are the columns.
+        """
         rows = []
         for row in part.rows:
             facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}
@@ -366,6 +386,7 @@ class RowTable(_Table):
         return rows
 
     def _fields(self, head: dict[str, Any]) -> list:
+        """Return the Arrow columns for `head`, a first row: texts and facts by type, others float64."""
         arrow = self._arrow
         kinds = {"place": arrow.int64(), "label": arrow.int32(), "answer": arrow.int32()}
         kinds |= {name: arrow.string() for name, value in head.items() if isinstance(value, str)}

@@ -140,6 +140,10 @@ class Survey(NotebookChart, NotebookTable):
 
     @property
     def _by_head(self) -> tuple[int, int]:
+        """The numbers of layers and heads of the first quantity measured by layer and head.
+
+        Raises VitvizError if there is no such quantity.
+        """
         found = [name for name, what in self.quantities.items() if what.axes == "layer head"]
         if not found:
             raise VitvizError("Nothing in this survey was measured by layer and head.")

@@ -116,6 +116,7 @@ class SurveyPart:
 
     @classmethod
     def join(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
+        """Return the batches, in order, as one part, with sums recomputed from all rows."""
         rows, skipped, grams, spreads, effort = [], [], [], {}, Effort()
         for one in batches:
             rows, skipped, grams = rows + one.rows, skipped + one.skipped, [*grams, *one.grams]
@@ -223,6 +224,10 @@ class Measurement:
         return SurveyPart.join(parts)
 
     def _measured(self, sound: Sequence[tuple[int, SourceImage, Prepared]]) -> SurveyPart:
+        """Run one forward pass over prepared images, apply all measures and return the part.
+
+        Raise OutOfMemory if the batch does not fit.
+        """
         if not sound:
             return SurveyPart([], [])
         device, start = self.inspector.device, time.perf_counter()

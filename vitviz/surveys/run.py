@@ -79,6 +79,7 @@ class Plan:
                 place += 1
 
     def _drawn(self) -> set[int] | None:
+        """Return the source indices of the images drawn with `seed`; None if none are to be drawn."""
         if self.seed is None or self.limit is None or self.limit >= self.described.count:
             return None
         return set(random.Random(self.seed).sample(range(self.described.count), self.limit))
@@ -104,6 +105,7 @@ class Plan:
 
 
 def version_of(package: str) -> str:
+    """Return the version of an installed package, "not installed" for any other."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -324,4 +326,5 @@ def _spread(
 
 
 def _now() -> str:
+    """Return the current time in UTC as ISO 8601 text, to the second."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -114,6 +114,10 @@ def summarise(source: Source) -> SourceSummary:
 
 
 def _size(data: Any) -> int | str:
+    """Return a slice's or file's size in bytes, "missing" without a file; for bytes, images and
+
+    arrays the SHA-256; "unknown" for anything else.
+    """
     if isinstance(data, Slice):
         return data.length
     if isinstance(data, str | Path):
@@ -180,6 +184,7 @@ class ImageFolder:
 
     @property
     def kind(self) -> str:
+        """The source's type, for the settings: "folder of classes" or, without classes, "folder"."""
         return "folder of classes" if self.classes else "folder"
 
     def __iter__(self) -> Iterator[SourceImage]:
@@ -226,6 +231,7 @@ class ImageTable:
 
     @property
     def kind(self) -> str:
+        """The source's type, for the settings, by suffix: "list in Parquet" or "list in CSV"."""
         return "list in Parquet" if self.where.lower().endswith((".parquet", ".pq")) else "list in CSV"
 
     def __iter__(self) -> Iterator[SourceImage]:
@@ -247,6 +253,7 @@ class ImageTable:
 
 
 def _unreadable(path: Path, error: Exception) -> VitvizError:
+    """Return the error for a path that cannot be read, with the first line of its cause."""
     return VitvizError(
         f"{path.name[:200]} cannot be read: {first_line(error)}. Check the path, its permissions, and that"
         f" it is"
@@ -255,6 +262,7 @@ def _unreadable(path: Path, error: Exception) -> VitvizError:
 
 
 def _rows_of_csv(path: str) -> Iterator[tuple[str, str | None]]:
+    """Yield (image path, label) per row of a CSV file with a header; None for an empty label."""
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         column, label = _columns(reader.fieldnames or (), path)
@@ -263,6 +271,10 @@ def _rows_of_csv(path: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _rows_of_parquet(path: str) -> Iterator[tuple[str, Any]]:
+    """Yield (image path, label) per row of a Parquet file; None without a label column.
+
+    Raise VitvizError if pyarrow is missing.
+    """
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -277,6 +289,10 @@ def _rows_of_parquet(path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _columns(names, path: str) -> tuple[str, str | None]:
+    """Return a table's path column and label column, matched without case; None for no labels.
+
+    Raise VitvizError if no column is in PATHS.
+    """
     by_lower = {str(name).strip().lower(): name for name in names}
     found = next((by_lower[name] for name in PATHS if name in by_lower), None)
     if found is None:
@@ -357,6 +373,7 @@ class HubDataset:
 
     @property
     def where(self) -> str:
+        """The address hf:NAME:SPLIT of the data set, as accepted by `source_of`."""
         return f"hf:{self.name}:{self.split}"
 
     def __iter__(self) -> Iterator[SourceImage]:
@@ -377,6 +394,10 @@ class HubDataset:
         return SourceSummary(count, hashlib.sha256(told.encode()).hexdigest())
 
     def _columns(self) -> tuple[Any, str, str | None]:
+        """Return the rows with undecoded images, the image column, and the label column or None.
+
+        Raise VitvizError if the data set has no image column.
+        """
         rows = self._opened()  # raises with instructions if the library is missing
         from datasets import ClassLabel, Image
 
@@ -389,6 +410,10 @@ class HubDataset:
         return rows.cast_column(image, Image(decode=False)), image, label
 
     def _opened(self) -> Any:
+        """Return the split as a stream of rows whose features are known.
+
+        Raise VitvizError if the library or the data set is not available.
+        """
         try:
             import datasets
         except ImportError:

@@ -157,6 +157,7 @@ def tensors_in(data: bytes) -> dict[str, Any]:
 
 
 def _ending(path: str | PathLike) -> str:
+    """Return a path's suffix in lower case; raise VitvizError unless it is .npz or .safetensors."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise VitvizError(

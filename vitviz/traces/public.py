@@ -36,6 +36,7 @@ _found, __dir__, __all__ = lazy_exports("vitviz", sys.modules["vitviz"].__file__
 
 @cache
 def _public(name: str):
+    """Return a public object of vitviz; if it is a function, run without autocast and inference mode."""
     return without_modes(_found(name))
 
 

@@ -149,6 +149,10 @@ class Run:
 
 
 def _sorted(name: str, given: Iterable, clean) -> tuple:
+    """Return the sorted distinct values of an ablation's field, each checked by `clean(name, value)`.
+
+    Raise VitvizError if `given` is no collection.
+    """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise VitvizError(
             f"Given {name}={quoted(given)}; expected several, such as"
@@ -158,12 +162,17 @@ def _sorted(name: str, given: Iterable, clean) -> tuple:
 
 
 def _pair(name: str, given) -> tuple[int, ...]:
+    """Return (layer, head) as two checked numbers from 0; raise VitvizError for anything else."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise VitvizError(f"Given {quoted(given)} among heads; expected (layer, head), both from 0.")
     return tuple(_whole(name, number) for number in given)
 
 
 def _whole(name: str, number) -> int:
+    """Return a number if it is whole, from 0 to LARGEST - 1; otherwise raise VitvizError.
+
+    `name` is the ablation's field, for the message.
+    """
     found = whole_number(number, 0, LARGEST)
     if found is None:
         raise VitvizError(
@@ -173,6 +182,10 @@ def _whole(name: str, number) -> int:
 
 
 def _numbers(name: str, text: str, first: int) -> list[int]:
+    """Return numbers that a link joins by dots, counted from 0; in the link they count from `first`.
+
+    Raise VitvizError for other text; `name` is the field, for the message.
+    """
     parts = text.split(".")
     if not all(part.isascii() and part.isdecimal() and len(part) <= 6 for part in parts):
         raise VitvizError(f"Given {name}={quoted(text)}; expected whole numbers joined by dots.")

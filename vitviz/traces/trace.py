@@ -79,6 +79,7 @@ class Attention(_Pickled):
 
     @property
     def heads(self) -> int:
+        """The number of heads."""
         return self.q.shape[-3]
 
     def weights(
@@ -150,6 +151,7 @@ class ModelInput:
 
     @property
     def nbytes(self) -> int:
+        """The bytes in memory of the picture and, if there are any, of the exact values."""
         return self.picture.nbytes + (0 if self.exact is None else self.exact.nbytes)
 
 

@@ -38,6 +38,7 @@ def _grouped() -> dict[str, tuple[View, ...]]:
 
 
 def _view(folder: str) -> View:
+    """Import a view's folder by name and return an instance of the view class that it defines."""
     module = importlib.import_module(f"{__name__}.{folder}")
     found = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, View)]
     return next(one() for one in found if one.__module__ == module.__name__)

@@ -266,6 +266,7 @@ class View(ABC):
         return (self.mapped or own or self._has("figure.py")) and not self.unprinted
 
     def _has(self, file: str) -> bool:
+        """Return True if the view's folder contains a file of this name, such as view.js."""
         return (Path(__file__).with_name(self.slug) / file).is_file()
 
     def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:

@@ -86,6 +86,7 @@ class Control:
         }
 
     def _refuse(self, text: str, expected: str) -> WrongSetting:
+        """Return (not raise) the error for a text that is not a valid value; it names `expected`."""
         return WrongSetting(f"Given {self.name}={quoted(text)}; expected {expected}.")
 
 
@@ -104,6 +105,7 @@ class Choice(Control):
         return self.of_values if self.of_values and about and about.head_type == "value" else self.options
 
     def parse(self, text: str, about: ModelShape | None = None) -> str:
+        """Return the text if it is one of this model's options; otherwise raise WrongSetting."""
         values = [value for value, _ in self.known(about)]
         if text not in values:
             known = f"one of {', '.join(values)}"
@@ -112,10 +114,12 @@ class Choice(Control):
         return text
 
     def start(self, about: ModelShape | None = None) -> str:
+        """Return the default; the first option if the model's options do not include the default."""
         known = self.known(about)
         return self.default if self.default in dict(known) else known[0][0]
 
     def to_json(self, about: ModelShape) -> dict[str, Any]:
+        """Return the declaration for the page's script, with the options for this model."""
         told = {**super().to_json(about), "options": self.known(about)}
         del told["of_values"]
         return told
@@ -133,6 +137,10 @@ class Slider(Control):
     pattern = r"-?\d{1,6}(\.\d{1,6})?(e-?\d)?"
 
     def parse(self, text: str, about: ModelShape | None = None) -> float | int:
+        """Return the number in a text, an int if step and minimum are whole.
+
+        Raise WrongSetting for a text that is no number or is out of bounds.
+        """
         whole = float(self.step).is_integer() and float(self.minimum).is_integer()
         try:
             number = int(text) if whole else float(text)
@@ -154,6 +162,10 @@ class LayerRange(Control):
     pattern = r"\d{1,3}-\d{1,3}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> tuple[int, int] | None:
+        """Return (first, last) layer, from 1, of a text such as 3-7; None (all layers) for "".
+
+        Raise WrongSetting for any other text.
+        """
         if not text:
             return None
         found = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text, re.ASCII)
@@ -172,6 +184,10 @@ class QuerySetting(Control):
     pattern = r"\d{1,5}|[A-Za-z][\w -]{0,39}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> str | int:
+        """Return a patch number from 0 as int, or the text auto, mean or a prefix token's name.
+
+        Raise WrongSetting for other texts; without `about`, any name is valid.
+        """
         if text.isascii() and text.isdecimal():
             last = about.grid.patches - 1 if about else MOST
             if not _counts(text, last):
@@ -203,6 +219,7 @@ class IntSetting(Control):
     pattern = r"\d{1,5}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> int:
+        """Return the whole number in a text; WrongSetting if it is none within the bounds."""
         high = _largest(self.maximum, about)
         if not (_counts(text, high) and self.minimum <= int(text)):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
@@ -221,6 +238,7 @@ class IntListSetting(Control):
 
     @property
     def pattern(self) -> str:
+        """The regular expression of a value in a link: 1 to `most` numbers joined by dots."""
         return rf"\d{{1,5}}(\.\d{{1,5}}){{0,{self.most - 1}}}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> tuple[int, ...]:
@@ -242,6 +260,7 @@ class Text(Control):
     pattern = r"[ -~]{1,200}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> str:
+        """Return the text unchanged; WrongSetting if it does not match `fits`."""
         if not re.fullmatch(self.fits, text, re.ASCII):
             raise self._refuse(text, f"a text like {self.fits}")
         return text

@@ -157,6 +157,8 @@ class RemovalCurves:
 
 
 def mean_curves(several: Sequence[RemovalCurves]) -> RemovalCurves:
+    """Return the mean removal curves of several runs: each score's mean per share, and the mean SaCo."""
+
     def mean(side: str) -> dict[str, Tensor]:
         each = {score: [getattr(one, side)[score] for one in several] for score in several[0].most}
         return {score: torch.stack(some).mean(dim=0) for score, some in each.items()}
@@ -202,6 +204,7 @@ def removal_curves(
 
 
 def _keys(sets: Iterable[Tensor]) -> list[tuple[int, ...]]:
+    """Return each set of patches as a sorted tuple of patch numbers, usable as a dictionary key."""
     return [tuple(sorted(one.tolist())) for one in sets]
 
 

@@ -227,6 +227,10 @@ def _classes_and_prediction(passes: Passes) -> tuple[tuple[int, ...], int | None
 
 
 def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[str]:
+    """Return the names of the methods to compare, without duplicates; None means all that apply.
+
+    Add "random" if `chance`. Raise VitvizError for an unknown name or an empty choice.
+    """
     usual = [name for name in METHODS if trace.classes is not None or name not in DENSE]
     names = usual if methods is None else [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in METHODS]
@@ -236,6 +240,10 @@ def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[st
 
 
 def _shares(shares: Sequence[float]) -> tuple[float, ...]:
+    """Return the shares of removed patches as floats.
+
+    Raise VitvizError unless they grow from 0 to 1, both included.
+    """
     found = tuple(float(share) for share in shares)
     growing = all(a < b for a, b in zip(found, found[1:], strict=False))
     if len(found) < 2 or (found[0], found[-1]) != (0, 1) or not growing:

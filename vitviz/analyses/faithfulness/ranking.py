@@ -76,6 +76,7 @@ def ranking_rows(survey: Any, protocol: int = 0, score: str | None = None) -> li
 
 
 def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
+    """Return mean and standard error of moments at index `at`, under keys `name` and `name`_error."""
     return {name: float(one.mean[at]), f"{name}_error": float(one.error[at])}
 
 
@@ -189,6 +190,7 @@ def tied_methods_text(trial: Faithfulness, score: str | None = None) -> str:
 
 
 def _methods_tied_with_best(trial: Faithfulness, score: str | None) -> list[str]:
+    """Return the methods statistically tied with the best of those that beat chance; [] if none is."""
     best, *rest = trial.beats_chance(score) or ("",)
     return [name for name in rest if trial.tied(best, name, score)]
 

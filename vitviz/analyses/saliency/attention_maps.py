@@ -107,12 +107,14 @@ def multiply_row(
 
 
 def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> SaliencyMap:
+    """Return the saliency map of one value per token over all layers; prefix tokens are left out."""
     return SaliencyMap.from_patches(
         method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False
     )
 
 
 def _layers(passes: Passes) -> tuple[WeightedAttention, ...]:
+    """Return each layer's attention with its gradient; raise UnsupportedModel if there is none."""
     attentions = passes.gradients().attentions
     if not attentions:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(NO_GRADIENT)))

@@ -116,6 +116,10 @@ def hires_cam(passes: Passes) -> SaliencyMap:
 
 
 def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyMap:
+    """Return the map of value times gradient at "pixels", "tokens" or the input of a numbered layer.
+
+    It has the prefix tokens' sum and the constants. Raise VitvizError for an unknown place.
+    """
     grid, depths = passes.trace.grid, len(found.tokens)
     if at == "pixels":
         _require_pixel_map(passes, found.pixels)
@@ -141,6 +145,10 @@ def _require_pixel_map(passes: Passes, pixels) -> None:
 
 
 def _at_cam(passes: Passes) -> tuple[Tensor, Tensor, str]:
+    """Return the activations and gradients (patch, width) at the place of Grad-CAM, and its name.
+
+    Raise UnsupportedModel if nothing was recorded there.
+    """
     place, found = passes.cam_place(), passes.gradients()
     if found.activations is None or found.slopes is None:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(UNSEEN, place=place)))

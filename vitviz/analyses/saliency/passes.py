@@ -38,6 +38,7 @@ class WeightedAttention:
 
     @property
     def product(self) -> Float[Tensor, "head query key"]:
+        """The attention times its gradient, entry by entry: (head, query, key)."""
         return self.attention * self.gradient
 
 
@@ -147,12 +148,14 @@ class SaliencyMap(NotebookChart):
 
     @property
     def explained(self) -> float | None:
+        """The sum of map, prefix tokens and constants, in units of the score; None if not `adds_up`."""
         if not self.adds_up:
             return None
         return self.map.double().sum().item() + (self.prefix or 0.0) + sum(self.constants.values())
 
     @property
     def unexplained(self) -> float | None:
+        """The score minus `explained`, in units of the score; None if not `adds_up`."""
         return None if self.explained is None else self.answer - self.explained
 
     @property

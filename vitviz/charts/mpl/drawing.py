@@ -135,6 +135,7 @@ class PageDrawing:
         self._plot(x, y, linestyle="none", marker="o", markersize=size / MM, color=colour, **edge)
 
     def _plot(self, x: list[float], y: list[float], **look) -> None:
+        """Draw a line or markers through points in mm, unclipped and above all that is drawn so far."""
         self._axes.plot(x, y, clip_on=False, zorder=next(self._order), **look)
 
     def box(

@@ -183,6 +183,8 @@ def pixel_count(
 
 
 def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
+    """Return `draw` with a call of `check` before each call; an error raised by `check` cancels it."""
+
     def draw_checked(*given, **named):
         check()
         return draw(*given, **named)
@@ -191,6 +193,7 @@ def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
 
 
 def _count(width: float, height: float, dpi: int) -> int:
+    """Return the number of pixels of a page of `width` x `height` mm at `dpi` dots per inch."""
     return round(width * height * (dpi / 25.4) ** 2)
 
 

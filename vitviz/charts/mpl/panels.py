@@ -94,6 +94,10 @@ def draw_chart(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
 
 
 def _axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, y: float, across, up) -> None:
+    """Draw a chart's axes: horizontal grid lines, ticks with labels, and both axis labels.
+
+    (x, y) is the plot's upper left in mm; `across` and `up` convert values to mm.
+    """
     letters, line, below = drawing.letters, drawing.letters.line(), y + area.height
     for value, said in layout.y_tick_labels(panel, drawing.say).items():
         at = float(up(value))
@@ -160,6 +164,10 @@ def draw(drawing: PageDrawing, panel: Panel, area: PanelLayout, x: float, y: flo
 
 
 def _map(drawing: PageDrawing, panel: Map, area: PanelLayout, x: float, y: float, name: str) -> None:
+    """Draw a map panel: the image, the values over it and frames around marked cells.
+
+    (x, y) is the upper left corner in mm; `name` is the prefix of the drawn pictures' names.
+    """
     picture = panel.picture
     if panel.lit:
         most = panel.scale.high
@@ -199,6 +207,10 @@ def map_pixels(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
 
 
 def _tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float, name: str) -> None:
+    """Draw a panel of small pictures in rows, with captions, numbers and a frame around the chosen.
+
+    (x, y) is the upper left corner in mm.
+    """
     pitch, side, down = layout.tile_sizes(panel, area.width, drawing.letters)
     count, tall = len(panel.pictures), side * panel.aspect
     for row in range(-(-count // panel.across)):
@@ -268,6 +280,10 @@ def _tile_row_pixels(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall 
 
 
 def _matrix(drawing: PageDrawing, panel: Matrix, area: PanelLayout, x: float, y: float, name: str) -> None:
+    """Draw a matrix panel: coloured cells, row and column names, axis labels, chosen cell's frame.
+
+    (x, y) is the upper left corner in mm.
+    """
     (rows, cols), letters = panel.values.shape, drawing.letters
     w, h, line = area.width / cols, area.height / rows, letters.line()
     values = panel.values

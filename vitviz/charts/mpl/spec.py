@@ -129,6 +129,10 @@ def map_by_position(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence],
 
 
 def _widest(panels: Sequence[Panel]) -> Sequence[Panel]:
+    """Return one position's panels of several figures with a common range, the widest of all.
+
+    The range is that of a chart's axes, else of the colour scale, if any.
+    """
     if isinstance(panels[0], Chart):
         ends = {axis: np.asarray([getattr(panel, axis) for panel in panels]) for axis in ("x", "y")}
         known = {axis: (found[:, 0].min(), found[:, 1].max()) for axis, found in ends.items()}

@@ -157,6 +157,7 @@ def _require_weights(model: nn.Module, kind: str) -> None:
 
 
 def _is_of(library: str, model: nn.Module) -> bool:
+    """Return True if the model's class, or a base class, is from a module starting with `library`."""
     return any(base.__module__.startswith(library) for base in type(model).__mro__)
 
 
@@ -197,6 +198,10 @@ def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledMode
 
 
 def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
+    """Build timm's ViT for a transformers model in memory, with a copy of its weights and settings.
+
+    Raise UnsupportedModel for a ViT-MAE, which drops patches at random.
+    """
     config = model.config.to_dict()
     if config["model_type"] == "vit_mae":
         raise UnsupportedModel(
@@ -234,6 +239,10 @@ def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
 
 
 def tolerance(model: nn.Module) -> float:
+    """Return the largest relative difference of outputs at which a copy counts as equal, by dtype.
+
+    1e-4 for float32 and float64, else 0.05.
+    """
     return _ALIKE.get(next(model.parameters()).dtype, 0.05)
 
 
@@ -395,6 +404,10 @@ def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[
 
 
 def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
+    """Return the mapping to timm's tensor names that shapes and usual names suggest.
+
+    Raise UnsupportedModel if a tensor's role is ambiguous or one of timm's has no match.
+    """
     proposal = propose_mapping(tensors)
     open_ = [*proposal.open, *(name for name in proposal.missing if not name.startswith("patch_order"))]
     if open_:

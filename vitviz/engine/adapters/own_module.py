@@ -166,6 +166,7 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
 
 
 def _describe(runs: dict[str, list[nn.Module]]) -> str:
+    """Return runs of equal modules as text: path, number and type of each; "none" if there is none."""
     return ", ".join(f"{path} ({len(run)} x {type(run[0]).__name__})" for path, run in runs.items()) or "none"
 
 

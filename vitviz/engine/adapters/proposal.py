@@ -147,6 +147,7 @@ class Proposal:
 
     @property
     def complete(self) -> bool:
+        """True if no tensor of the file is ambiguous and none of timm's lacks a match."""
         return not self.open and not self.missing
 
 
@@ -275,6 +276,7 @@ def _names(placed: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _telling_part(part: tuple[str, Shape]) -> str:
+    """Return a tensor's (name, shape) as text, such as "head.weight (1000, 768)"."""
     name, shape = part
     return f"{name} ({', '.join(map(str, shape))})"
 

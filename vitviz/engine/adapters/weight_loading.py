@@ -152,6 +152,10 @@ def _by_config(
 def _by_transformers(
     files: CheckpointFiles, tensors: Mapping[str, Tensor], name: str, told: Overrides
 ) -> FilledModel:
+    """Build the model that a folder's transformers config.json describes, and fill it with tensors.
+
+    `tensors` are in timm's layout; `told` are the user's settings.
+    """
     with refusing_malformed_config(name):
         build, entry = huggingface.builder(files.config, tensors, name)
         data, notes = processors.data_config(files.config, files.preprocessor)
@@ -364,6 +368,7 @@ def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]
 
 
 def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """Return a phrase per tensor that is missing in the file, of another shape, or not of the model."""
     misfits = []
     for name, tensor in expected.items():
         if name not in given:
@@ -380,4 +385,5 @@ def _first(misfits: list[str]) -> str:
 
 
 def _shape(tensor: Tensor) -> str:
+    """Return a tensor's shape as text, such as "(768, 3, 16, 16)"."""
     return f"({', '.join(map(str, tensor.shape))})"

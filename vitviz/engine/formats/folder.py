@@ -154,4 +154,5 @@ def shards(index: Path) -> dict[Path, set[str]]:
 
 
 def _place(path: Path) -> str:
+    """Return a path as "folder/file", for error messages."""
     return f"{path.parent.name}/{path.name}"

@@ -45,6 +45,10 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
 
 
 def _converted(arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int, list[str]]:
+    """Return Google's arrays in timm's layout, the number of heads, and sentences on omitted parts.
+
+    Without blocks there are 0 heads.
+    """
     root = next(root for root in _ROOTS if f"{root}embedding/kernel" in arrays)
     own = {key.removeprefix(root): value for key, value in arrays.items() if key.startswith(root)}
     notes = []

@@ -112,6 +112,7 @@ def _joined(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
+    """Return a tensor's name after replacing each rule's (regular expression, replacement), in order."""
     for pattern, replacement in rules:
         name = re.sub(pattern, replacement, name)
     return name
@@ -135,6 +136,10 @@ class ClassAndMeanReadout(VisionTransformer):
         self.head = nn.Linear(2 * self.embed_dim, self.num_classes)
 
     def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
+        """Return [class token, mean of the patches] of tokens (image, token, width).
+
+        `pool_type` is ignored.
+        """
         return torch.cat([x[:, 0], x[:, self.num_prefix_tokens :].mean(dim=1)], dim=-1)
 
 
@@ -146,20 +151,30 @@ class ClassOnlyReadout(VisionTransformerDistilled):
         self.head_dist = nn.Identity()
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Return the logits read from the class token, or the token itself if `pre_logits`."""
         x = self.head_drop(x[:, 0])
         return x if pre_logits else self.head(x)
 
 
 def _vit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """Return the builder of a plain ViT (ViT, ViT-MAE), and timm's name of its architecture."""
     return partial(VisionTransformer, **args), _plain_entry(args)
 
 
 def _deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """Return the builder of a DeiT and its timm name.
+
+    Its classifier reads only the class token if the tensors have no `head_dist`.
+    """
     kind = VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
     return partial(kind, **args), _plain_entry(args)
 
 
 def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """Return the builder of a DINOv2 and its timm name.
+
+    A classifier reads class token and patch mean. CheckpointError if the input is not square.
+    """
     if args["img_size"][0] != args["img_size"][1]:
         raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "DINOv2"))
     registers = config.get("num_register_tokens", 0) if "reg_token" in tensors else 0
@@ -194,6 +209,10 @@ def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """Return the builder of a DINOv3 without classifier, as timm's EVA, and its name in timm.
+
+    Raise CheckpointError for biases or an activation that timm's DINOv3 does not have.
+    """
     biased, gated = bool(config["query_bias"]), bool(config["use_gated_mlp"])
     fixed = {"key_bias": False, "value_bias": biased, "proj_bias": True, "mlp_bias": True}
     wrong = [f"{key} {bool(config[key])}" for key, value in fixed.items() if bool(config[key]) != value]
@@ -225,11 +244,13 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
 
 
 def _tower(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+    """Return the builder of the image tower of CLIP or SigLIP, and timm's name of its architecture."""
     args |= towers.model_arguments(tensors)
     return partial(VisionTransformer, **args), _plain_entry(args)
 
 
 def _plain_entry(args: Args) -> str:
+    """Return timm's name of the plain ViT with these arguments' width, depth, heads and sizes."""
     numbers = (args[name] for name in ("embed_dim", "depth", "num_heads", "patch_size"))
     return entry_name(*numbers, args["img_size"][0])
 

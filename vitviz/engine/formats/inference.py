@@ -105,6 +105,10 @@ def grid_side(tokens: int, prefix: int) -> int | None:
 
 
 def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
+    """Return the number of heads, and notes: one sentence if it was assumed from the width, else [].
+
+    It is derived from the query norm or other weights where they tell it.
+    """
     norm = tensors.get("blocks.0.attn.q_norm.weight")
     if norm is not None and 0 < len(norm) < width:
         return width // len(norm), []
@@ -236,5 +240,6 @@ def _likeness(tensors: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def _cosines(rows: Tensor) -> Tensor:
+    """Return the cosine similarity of every pair of rows of a matrix: (row, row)."""
     unit = torch.nn.functional.normalize(rows, dim=1)
     return unit @ unit.T

@@ -116,6 +116,10 @@ class NameMap:
         return next(len(parts) for pattern, parts in self.stack.items() if _match(pattern, ours))
 
     def _turned(self, theirs: str, tensor: Tensor, name: str) -> Tensor:
+        """Return a tensor of the file, transposed if the mapping lists it; vectors stay unchanged.
+
+        Raise CheckpointError for a listed tensor that is neither vector nor matrix.
+        """
         # a pattern may name a bias along with its weight
         if tensor.ndim == 1 or not any(_match(pattern, theirs) for pattern in self.transpose):
             return tensor
@@ -127,6 +131,10 @@ class NameMap:
         return tensor.T.contiguous()
 
     def _shaped(self, tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+        """Reshape token, position and patch embeddings as in timm; add zeros for missing biases.
+
+        Change the dictionary in place and return it; `name` is for error messages.
+        """
         for key in ("cls_token", "dist_token", "reg_token", "pos_embed"):
             if key in tensors:
                 tensors[key] = tensors[key].reshape(1, -1, tensors[key].shape[-1])
@@ -157,6 +165,10 @@ class NameMap:
 def _stack_parts(
     ours: str, parts: Mapping[tuple[int, int], tuple[str, Tensor]], kinds: int, name: str
 ) -> Tensor:
+    """Concatenate one stack's tensors by rows, ordered by (part, head), to timm's tensor `ours`.
+
+    Raise CheckpointError if one of the `kinds` parts lacks a head's tensor or shapes do not fit.
+    """
     heads = 1 + max(head for _, head in parts)
     missing = next(((p, h) for p in range(kinds) for h in range(heads) if (p, h) not in parts), None)
     if missing is not None:
@@ -170,6 +182,7 @@ def _stack_parts(
 
 
 def _match(pattern: str, name: str) -> re.Match | None:
+    """Match a tensor's whole name with a pattern of {layer}, {head} and *; None if it does not fit."""
     return _compile_pattern(pattern).fullmatch(name)
 
 
@@ -184,6 +197,7 @@ def _compile_pattern(pattern: str) -> re.Pattern:
 
 
 def _fill_pattern(ours: str, match: re.Match) -> str:
+    """Return timm's name: the pattern `ours` with its placeholders filled from a match."""
     named = match.groupdict()
     return _STANDS.sub(lambda found: named.get(_STANDS_FOR[found[0]][0], found[0]), ours)
 

@@ -45,6 +45,10 @@ class NaFlexAtOneSize(VisionTransformer):
     def set_input_size(
         self, img_size: tuple[int, int] | None = None, patch_size: tuple[int, int] | None = None
     ) -> None:
+        """Set the sizes of image and patch (height, width), and resize the position table.
+
+        None keeps a size.
+        """
         self.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
         self._interpolate()
 

@@ -35,6 +35,7 @@ class PostBlock(Block):
     """Post-norm block (Vaswani et al. 2017, 3.1), as `nn.TransformerEncoderLayer` unless norm_first."""
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        """Return the tokens after attention and MLP; each is added and the sum then normalised."""
         x = self.norm1(x + self.drop_path1(self.attn(x, attn_mask=attn_mask, is_causal=is_causal)))
         return self.norm2(x + self.drop_path2(self.mlp(x)))
 
@@ -239,6 +240,10 @@ def split_name(name: str) -> tuple[str, Overrides]:
 
 
 def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
+    """Set the number of heads of an attention module, in place, with head width and scale.
+
+    Raise CheckpointError if they do not divide the width or the module fixes them.
+    """
     width = attention.num_heads * attention.head_dim
     if heads == attention.num_heads:
         return
@@ -269,6 +274,7 @@ def _by_channel(name: str, value: Any) -> tuple[float, ...]:
 
 
 def _listed(text: str) -> Any:
+    """Parse one number to a float, or numbers separated by commas to a tuple of floats."""
     return tuple(map(float, text.split(","))) if "," in text else float(text)
 
 

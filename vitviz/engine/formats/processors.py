@@ -35,6 +35,10 @@ _DEFAULTS = {
 
 
 def _of_class(norm: Mapping[str, Any], resample: int, size: int = 224, **others: Any) -> dict[str, Any]:
+    """Return an image processor class's default fields: normalisation, Pillow's filter code, size.
+
+    `others` replace or add fields.
+    """
     return {
         "image_mean": norm["mean"], "image_std": norm["std"], "resample": resample, "size": [size, size],
         "default_to_square": True, "crop_size": None, "do_resize": True, "do_center_crop": False,
@@ -115,6 +119,7 @@ def height_and_width(size: Any) -> Pair:
 
 
 def _refusal(why: str) -> CheckpointError:
+    """Return the CheckpointError for a preprocessor_config.json that cannot be followed, with `why`."""
     return CheckpointError(
         f"preprocessor_config.json cannot be followed: {why}. Correct it, or choose another checkpoint."
     )
@@ -192,6 +197,10 @@ def _scale(said: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
 
 
 def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
+    """Return the field's number for each of three colour channels; one number counts for all.
+
+    Raise CheckpointError for anything else.
+    """
     value = said[field]
     values = (value,) * 3 if isinstance(value, Real) else value
     if (

@@ -124,5 +124,6 @@ def parse_label_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def _imagenet(classes: int) -> tuple[str, ...]:
+    """Return the labels of the ImageNet subset with this number of classes; () if there is none."""
     subset = infer_imagenet_subset({"num_classes": classes})
     return tuple(ImageNetInfo(subset).label_descriptions()) if subset else ()

@@ -157,6 +157,7 @@ class _Option:
 
 
 def _mapping(*_: object) -> dict[Any, Any]:
+    """Return an empty dict; unpickling calls it in place of mapping classes of training options."""
     return {}
 
 
@@ -255,6 +256,7 @@ def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
 
 
 def _too_long(path: Path) -> CheckpointError:
+    """Return the CheckpointError for a file whose pickle is too long to be that of weights."""
     return CheckpointError(
         f"{path.name} was not opened: its pickle has more than {limits.HEADER:,} bytes or {_INSTRUCTIONS:,}"
         " instructions, which weights never have. Save the weights alone, best as .safetensors:"
@@ -263,6 +265,10 @@ def _too_long(path: Path) -> CheckpointError:
 
 
 def _code(path: Path, wanted: list[str], lightning: bool = False, modules: bool = False) -> CheckpointError:
+    """Return the error for a pickle that imports disallowed names (`wanted`; empty if unknown).
+
+    `lightning` and `modules` word it as a Lightning checkpoint or a whole pickled model.
+    """
     named = ", ".join(wanted[:3]) or "of its own"
     if lightning:
         what = (
@@ -355,6 +361,7 @@ def _sets(
 
 
 def _rank(wrapper: str) -> int:
+    """Return the sort position of a wrapper key: its place in `_WRAPPERS`; unknown keys come last."""
     return _WRAPPERS.index(wrapper) if wrapper in _WRAPPERS else len(_WRAPPERS)
 
 
@@ -397,6 +404,10 @@ _MISTAKEN = {
 
 
 def _content(path: Path) -> Any:
+    """Return the content of a .safetensors, .npz or pickle file, as nested; runs no code of it.
+
+    Raises CheckpointError for an unreadable or damaged file, OutOfMemory if memory is short.
+    """
     with path.open("rb") as file:
         beginning = file.read(64)
     for pattern, what in _MISTAKEN.items():

@@ -37,6 +37,7 @@ def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) 
 
 
 def _dense(mask: Tensor) -> Float[Tensor, "#image #head #query key"]:
+    """Return a mask as an additive float32 mask with four axes; missing leading axes get size 1."""
     mask = to_additive_mask(mask.detach(), torch.float32)
     return mask[(None,) * (4 - mask.ndim)].float()
 

@@ -79,6 +79,7 @@ class Pass:
         return output
 
     def _patches(self, layer: int, args: tuple, output: Any) -> None:
+        """Record the patch embedding as (batch, patch, width), with row and column axes flattened."""
         embedded = output[0] if isinstance(output, tuple) else output
         # Models of dynamic size keep row and column axes until positions are added.
         if embedded.ndim == 4:
@@ -86,9 +87,14 @@ class Pass:
         self.recording.patch_embedding = embedded
 
     def _positions(self, layer: int, args: tuple, output: Any) -> None:
+        """Record the tokens after the position embedding was added."""
         self.recording.position_embedded = args[0]
 
     def _input(self, layer: int, args: tuple, named: Any) -> tuple | None:
+        """Change a block's input tokens and record those of the first block.
+
+        Returns the changed (positional, named) arguments; None leaves them as they are.
+        """
         entering = self._changed("input", layer, args[0])
         if layer == 0:
             self.recording.tokens.append(entering)
@@ -99,6 +105,7 @@ class Pass:
         return (entering, *args[1:]), self._edit.select_rows(named)
 
     def _entering(self, layer: int, args: tuple, output: Any) -> None:
+        """Record, for the truth check, sampled rows of the first module input after attention."""
         if self._awaited is not None and self._awaited[0] == layer and args:
             self.recording.entered[layer], self._awaited = (
                 AttentionInput.sampled(args[0], *self._awaited),
@@ -133,6 +140,7 @@ class AttentionInterceptor(TorchFunctionMode):
         self._owner, self._every, self._layer = owner, every, None
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """Forward a hook event to the pass and keep the current layer; raise Stopped if cancelled."""
         if moment in ("input", "attn"):
             cancellation.check()
         self._layer = None if moment == "output" else self._layer

@@ -56,6 +56,7 @@ def with_permanent_weights(model: nn.Module) -> nn.Module:
 
 
 def _recomputing(module: nn.Module) -> list[tuple[int, Any]]:
+    """Return the module's pre-hooks, as (id, hook), that compute a weight anew in every pass."""
     return [one for one in module._forward_pre_hooks.items() if isinstance(one[1], _RECOMPUTED)]
 
 

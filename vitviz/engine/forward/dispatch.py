@@ -120,6 +120,10 @@ class DispatchCapture(TorchDispatchMode):
         return out
 
     def _follow(self, func, name: str, args: tuple, kwargs: dict, out: Any, scores: Any) -> None:
+        """Update the followed tensors after a torch operation in a layer, by its name and output.
+
+        `scores` is the result of `_scores_of` before the operation ran.
+        """
         seen = self.layers[self.layer]
         if name.startswith("_scaled_dot_product") and "backward" not in name:
             return self._fused(func, args, kwargs, out)
@@ -179,6 +183,10 @@ class DispatchCapture(TorchDispatchMode):
                 del self._entries[key]
 
     def _fused(self, func, args: tuple, kwargs: dict, out: Any) -> None:
+        """Record the q, k, v, mask and scale of a fused attention operation and follow its output.
+
+        Attention that is causal, windowed or shares keys is noted as lost instead.
+        """
         names = [argument.name for argument in func._schema.arguments]
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         query, key, value = itemgetter("query", "key", "value")(arguments)
@@ -200,11 +208,19 @@ class DispatchCapture(TorchDispatchMode):
         return self._weighted(call, weighted, _indices(weighted.shape, weighted.device))
 
     def _weighted(self, call: FollowedCall, out: Tensor, indices: Tensor) -> None:
+        """Add a call that has its v to the layer and follow its weighted values `out`.
+
+        `indices` is the place of each element of `out` among (head, query, dim).
+        """
         call.shape, call.next_name = (*call.q.shape[:2], call.v.shape[-1]), ""
         self.layers[self.layer].calls.append(call)
         self._keep(out, _Values(call, indices), tuple(out.shape))
 
     def _softmax(self, args: tuple, out: Tensor, entry: _Entry | None) -> None:
+        """Follow a softmax over the last axis of q-k scores as attention weights.
+
+        A softmax that cannot be traced to heads and queries is noted as lost.
+        """
         scores, seen = args[0], self.layers[self.layer]
         if scores.ndim < 2 or args[1] not in (-1, scores.ndim - 1):
             return
@@ -221,6 +237,7 @@ class DispatchCapture(TorchDispatchMode):
         self._keep(out, _Weights(call), shape, () if out.shape == shape else (view,))
 
     def _product(self, name: str, args: tuple, kwargs: dict, out: Tensor, entries: list) -> None:
+        """Follow a matrix product: attention weights times v, or else new scores of q and k."""
         left, right = args[1:3] if name == "baddbmm" else args[:2]
         pair = entries[1:3] if name == "baddbmm" else entries[:2]
         for side, entry in enumerate(pair):
@@ -248,6 +265,10 @@ class DispatchCapture(TorchDispatchMode):
         return self._weighted(call, out, indices)
 
     def _entered(self, name: str, entry: _Entry) -> None:
+        """Record the name of the first operation on weighted values.
+
+        If it is a projection or norm, also record its input by (head, query, dim).
+        """
         call = entry.node.call
         if call.entered is not None or call.next_name:
             return
@@ -259,9 +280,14 @@ class DispatchCapture(TorchDispatchMode):
             call.entered = values.reshape(call.shape)
 
     def _keep(self, tensor: Tensor, node: Any, shape: tuple[int, ...], layout: tuple = ()) -> None:
+        """Follow a tensor as `node` (scores, weights or values).
+
+        `layout` lists the view operations that lead from an array of `shape` to the tensor.
+        """
         self._entries[_key(tensor)] = _Entry(tensor, node, shape, layout)
 
     def _entry(self, tensor: Any) -> _Entry | None:
+        """Return what is followed of a tensor; None for any other tensor or argument."""
         return self._entries.get(_key(tensor)) if isinstance(tensor, Tensor) and self._entries else None
 
 
@@ -293,16 +319,20 @@ def _call_of(scores: Tensor, entry: _Entry) -> FollowedCall | None:
 
 
 def _indices(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return a tensor of this shape in which each element is its own row-major number from 0."""
     return torch.arange(torch.Size(shape).numel(), device=device).reshape(shape)
 
 
 def _batched(tensor: Tensor) -> Tensor:
+    """Return a tensor of three axes itself, and any other with a leading axis of size 1."""
     return tensor if tensor.ndim == 3 else tensor[None]
 
 
 def _key(tensor: Tensor) -> tuple:
+    """Return the key of a followed tensor: address, shape, strides and dtype."""
     return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def _name(function: Any) -> str:
+    """Return the name of a torch operation without its namespace, such as 'bmm' for aten::bmm."""
     return function._schema.name.rpartition("::")[2]

@@ -58,6 +58,10 @@ class _AllTokensPass:
         self.last: Tensor | None = None
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """Record branch outputs or a block's rotary table, and free tensors after each block.
+
+        A returned value replaces the hooked tensor; None leaves it.
+        """
         if moment in BRANCHES:
             if moment not in ("added attention", "pool mlp"):
                 self.branches.hear(moment, args, output)
@@ -73,6 +77,7 @@ class _AllTokensPass:
         return result
 
     def attend(self, layer: int | None, *call, **named) -> Tensor:
+        """Run an attention call and keep its head outputs (head, token, dim) if inside a block."""
         output = self.own.attend(layer, *call, **named)
         if layer is not None:
             self.heads.append(output[0].detach())
@@ -145,6 +150,7 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
+    """Return True if shapes agree and no value differs by over TOLERANCE of the largest in `other`."""
     return one.shape == other.shape and bool(
         (one - other).abs().max() <= TOLERANCE * at_least_float32(other).abs().max()
     )
@@ -216,6 +222,10 @@ class _Edged:
         return projection.forth(handed, inner)
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """Keep block inputs and branch outputs; ablate edges into MLPs and into the readout.
+
+        A returned value replaces the MLP's or the last block's output; None leaves it.
+        """
         if moment == "input":
             self.entering = args[0]
         elif moment == "added attention":
@@ -230,6 +240,10 @@ class _Edged:
         return None
 
     def attend(self, layer: int | None, kernel, query, key, value, *others, **named) -> Tensor:
+        """Run an attention call with queries, keys and values recomputed without removed edges.
+
+        The head outputs are kept; a call outside the blocks runs unchanged.
+        """
         if layer is None:
             return kernel(query, key, value, *others, **named)
         sides = {"query": query, "key": key, "value": value}
@@ -247,6 +261,10 @@ class _Edged:
         return output
 
     def _mlp(self, layer: int, output: Tensor) -> Tensor | None:
+        """Return a layer's MLP output, recomputed for images with removed edges into it.
+
+        None if no image has any.
+        """
         missing = [self.gone(i, ("mlp", layer)) for i in range(len(output))]
         some = [i for i, tensor in enumerate(missing) if tensor is not None]
         if not some:

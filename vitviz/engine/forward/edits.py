@@ -105,10 +105,16 @@ def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
 
 
 def heads_of(block: nn.Module) -> int:
+    """Return the number of attention heads of a block; 0 if neither it nor its `attn` states one."""
     return int(getattr(getattr(block, "attn", block), "num_heads", 0))
 
 
 def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
+    """Return a change that replaces `some` of axis 1 in an output: heads, or an MLP's tokens.
+
+    `how` and `instead` are those of `replacement_value`; `instead` is None where `how` needs none.
+    """
+
     def change(handed: Tensor) -> Tensor:
         changed = handed.clone()
         changed[:, some] = replacement_value(

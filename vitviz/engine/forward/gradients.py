@@ -130,6 +130,7 @@ class GradientPass:
         return _NORMS.get(func, func)(*args, **kwargs)
 
     def _gated(self, func: Callable, x: Tensor, *args, **kwargs) -> Tensor:
+        """Return an activation as x times its gate, the gate held constant; keep it for `_product`."""
         kwargs.pop("inplace", None)  # must not overwrite a tensor in the graph
         with torch.no_grad():
             value = func(x, *args, **kwargs)
@@ -138,12 +139,17 @@ class GradientPass:
         return self._gate
 
     def _product(self, func: Callable, one, other, **kwargs) -> Tensor:
+        """Multiply two factors; if one is the last activation of a gated MLP, hold it constant."""
         both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (one, other))
         if both and self._gate is not None:
             one, other = (factor.detach() if factor is self._gate else factor for factor in (one, other))
         return func(one, other, **kwargs)
 
     def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """Return a call's arguments with its bias as a new autograd leaf.
+
+        They are unchanged if there is no bias or no terms were requested.
+        """
         place, kind = _BIASED[func]
         bias = args[place] if len(args) > place else kwargs.get("bias")
         if bias is None or not self._terms:
@@ -166,6 +172,7 @@ class GradientPass:
         return self._leaves[id(given)]
 
     def _leaf(self, kind: str, value: Tensor) -> Tensor:
+        """Return a value as a new autograd leaf and record it with its kind and the current block."""
         leaf = value.detach().requires_grad_()
         self.lines.append((kind, self._depth, leaf))
         return leaf
@@ -173,6 +180,10 @@ class GradientPass:
     def _attend(
         self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **others
     ):
+        """Run an attention call: with explicit, recorded weights, or fused if held or without terms.
+
+        Raises UnsupportedModel for causal attention or keys shared between heads.
+        """
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
                 "This model's attention is causal or shares keys between heads, so there is no map of it."

@@ -125,6 +125,7 @@ def mlp_of(block: nn.Module) -> nn.Module | None:
 
 
 def _attach_hooks(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
+    """Register the hooks of blocks, patch embedding, positions and branches; return their handles."""
     handles = []
     for layer, block in enumerate(blocks):
         handles.append(block.register_forward_pre_hook(HookHandle(wires, "input", layer), with_kwargs=True))
@@ -144,6 +145,7 @@ def _attach_hooks(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks)
 
 
 def _watching(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
+    """Register the truth check's pre-hooks on the modules in blocks; return their handles."""
     watch = []
     for layer, block in enumerate(blocks):
         # in parallel blocks, MLP modules run between the call and its projection
@@ -174,6 +176,7 @@ class Hooks:
 
     @contextmanager
     def _held(self, one: tuple[str, TensorChange]) -> Iterator[None]:
+        """Keep a user hook (hook point, function) registered inside the `with`."""
         with self._lock:
             self._asked = (*self._asked, one)
         try:
@@ -207,6 +210,8 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
 
 
 def _checked(point: str, fn: TensorChange) -> TensorChange:
+    """Wrap a user hook to raise VitvizError if its result has another shape, dtype or device."""
+
     def change(tensor: Tensor) -> Tensor | None:
         result = fn(tensor)
         if result is not None and not (isinstance(result, Tensor) and result.shape == tensor.shape):

@@ -38,6 +38,7 @@ class OwnModel(nn.Module):
 
     @property
     def patch_embed(self) -> SimpleNamespace:
+        """The patch embedding under timm's names: grid, patch and input size, and the module."""
         grid = self.own_grid
         return SimpleNamespace(
             grid_size=(grid.rows, grid.cols), patch_size=grid.patch, img_size=grid.pixels,
@@ -49,9 +50,11 @@ class OwnModel(nn.Module):
         return class_scores_of(self.module(pixels), self.output, type(self.module).__name__)
 
     def _apply(self, fn, recurse=True):
+        """Move or convert all tensors by `fn` and return the model; no effect if `in_place`."""
         return self if self.in_place else super()._apply(fn, recurse)
 
     def train(self, mode: bool = True) -> OwnModel:
+        """Set training or evaluation mode and return the model; no effect if `in_place`."""
         return self if self.in_place else super().train(mode)
 
     def __deepcopy__(self, memo):
@@ -111,6 +114,7 @@ def _by_key(returned: Any) -> Mapping:
 
 
 def _describe(returned: Any) -> str:
+    """Return a phrase for what a module returned: a tensor's shape, the keys or places, or the type."""
     if isinstance(returned, Tensor):
         return f"a tensor of shape {tuple(returned.shape)}"
     return ", ".join(map(str, _by_key(returned))) or f"a {type(returned).__name__}"

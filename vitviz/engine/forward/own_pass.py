@@ -62,6 +62,11 @@ class _OwnPass:
             yield self.model.embedding.register_forward_hook(self._keep_embedding)
 
     def _entering(self, layer: int):
+        """Return a block's pre-hook: it begins the layer, applies changes, records the first input.
+
+        The hook raises UnsupportedModel if the blocks do not run in order on tokens.
+        """
+
         def enter(module, args, named):
             if threading.get_ident() != self._thread or layer == self._layer:
                 return None
@@ -90,6 +95,11 @@ class _OwnPass:
         return enter
 
     def _leaving(self, layer: int, last: bool | None):
+        """Return a forward hook that changes and records a block's output tokens.
+
+        `last`: None for a block; for a child of a container, True if it is the last child.
+        """
+
         def leave(module, args, output):
             if threading.get_ident() != self._thread or layer != self._layer:
                 return None
@@ -108,6 +118,8 @@ class _OwnPass:
         return leave
 
     def _part(self, moment: str, layer: int):
+        """Return a forward hook that applies the changes at a block's 'attn' or 'mlp' output."""
+
         def change(module, args, output):
             if threading.get_ident() != self._thread or (moment, layer) not in self.changes:
                 return None
@@ -138,6 +150,7 @@ class _OwnPass:
         self.capture.begin(None)
 
     def _changed(self, moment: str, layer: int, tensor: Tensor) -> Tensor:
+        """Return the tensor after all changes at a hook point of a layer."""
         for change in self.changes.get((moment, layer), ()):
             result = change(tensor)
             tensor = tensor if result is None else result
@@ -260,6 +273,7 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
 
 
 def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
+    """Return an attention call with tokens in the grid's order (sequence positions); None: unchanged."""
     if order is None:
         return call
     order = order.to(call.q.device)
@@ -269,6 +283,7 @@ def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
 
 
 def _entered(call: FollowedCall, layer: int) -> AttentionInput:
+    """Return a layer's weighted values (query, width) at sampled queries, for the truth check."""
     queries = sampled_queries(call.shape[1], layer)
     values = rearrange(call.entered, "head query dim -> query (head dim)")
     return AttentionInput(tuple(values.shape), queries, values[queries.to(values.device)])

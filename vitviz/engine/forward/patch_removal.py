@@ -78,6 +78,7 @@ class PatchRemoval:
         )
 
     def _batch(self, kept: Tensor) -> Tensor:
+        """Return logits (batch, class) of one pass in which image i keeps only patches `kept[i]`."""
         count = len(kept)
         if self._painted is not None:
             return self._model(self._paint(kept))
@@ -92,6 +93,7 @@ class PatchRemoval:
             return self._model(self._pixels.expand(count, -1, -1, -1))
 
     def _paint(self, kept: Tensor) -> Tensor:
+        """Return the model's input for each row of `kept`, with all other patches painted over."""
         grid, (height, width) = self._grid, self._grid.patch
         cells = rearrange(_among(grid.patches, kept), "batch (row col) -> batch row col", row=grid.rows)
         seen = cells.repeat_interleave(height, dim=1).repeat_interleave(width, dim=2)[:, None]
@@ -115,6 +117,10 @@ class _Removing:
         self.kept, self.grid, self.masked, self._last = kept, grid, masked, last
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """Drop tokens before the first block or, if keys are masked, after the last block.
+
+        A returned value replaces the hooked tensor; None leaves it.
+        """
         if moment == "input" and layer == 0 and not self.masked:
             return (self._rows(args[0]), *args[1:]), output
         return self._rows(output) if moment == "output" and layer == self._last and self.masked else None
@@ -122,10 +128,12 @@ class _Removing:
     def attend(
         self, layer: int | None, kernel, query, key, value, attn_mask=None, *others, **named
     ) -> Tensor:
+        """Run an attention call with its mask limited to kept tokens; unchanged outside blocks."""
         mask = attn_mask if layer is None else self.mask(attn_mask, query)
         return kernel(query, key, value, mask, *others, **named)
 
     def _rows(self, tokens: Tensor) -> Tensor:
+        """Return the kept tokens of each image, (image, kept, width)."""
         return tokens.take_along_dim(self.kept[..., None], 1)
 
     def mask(self, mask: Tensor | None, queries: Tensor) -> Tensor | None:

@@ -35,9 +35,11 @@ class _Quiet:
         self._change, self._at = change, at
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
+        """Return the ablated MLP output at the chosen layer; None, no change, at any other hook."""
         return self._change("mlp", output) if moment == "mlp" and layer == self._at else None
 
     def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
+        """Run an attention call; at the chosen layer, return its head outputs after ablation."""
         output = kernel(*args, **named)
         return self._change("heads", output) if layer == self._at else output
 
@@ -67,10 +69,12 @@ class _Ready:
             self.whole = self.model(forward.pixels([prepared]))  # logits without ablation
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
+        """Keep a copy of each block's input tokens with the block's other arguments."""
         if moment == "input":
             self.given.append(((args[0].detach().clone(), *args[1:]), dict(output)))
 
     def attend(self, layer: int | None, kernel, *args, **named) -> Tensor:
+        """Run an attention call unchanged and return its output."""
         return kernel(*args, **named)
 
     def without(self, layer: int, some: list[int | None]) -> Tensor:
@@ -95,6 +99,7 @@ class _Ready:
 
 @contextmanager
 def _passing(forward: ForwardRunner) -> Iterator[None]:
+    """Run passes in the `with` without gradients; raise OutOfMemory if memory runs out."""
     device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
     with inference_context(device), memory_guard(device, name):
         yield

@@ -72,6 +72,7 @@ def to_attention(call: Call, bias: Bias | None, device: torch.device) -> Attenti
 
 
 def _detach(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+    """Return a tensor detached, in float32, on a device; None for None."""
     return None if tensor is None else tensor.detach().to(device, torch.float32)
 
 

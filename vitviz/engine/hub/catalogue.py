@@ -122,6 +122,7 @@ def _on_hub() -> dict[str, Checkpoint]:
 
 
 def _from_record(name: str, record: PretrainedCfg, counted: dict[str, int]) -> Checkpoint:
+    """Return the checkpoint of a timm record on the hub; `counted` has parameters by architecture."""
     architecture = name.partition(".")[0]
     note = " ".join(filter(None, (record.description, *(record.notes or ()))))
     return Checkpoint(

@@ -250,6 +250,10 @@ def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None
 
 
 def _run(wanted: FileKey, job: _Job) -> None:
+    """Download one file into the hub's cache, verify its hash and end the job.
+
+    The path or the error is stored in `job`; nothing is raised.
+    """
     repo, revision, filename = wanted
     counter = _counter(job)
     try:
@@ -319,6 +323,7 @@ def _verify(path: Path, job: _Job, what: str) -> None:
 
 
 def _whole(location: str, weights: Path) -> bool:
+    """Return True unless the weights are a shard index that is damaged or lacks a cached shard."""
     try:
         return not is_index(weights) or all(cached_file(location, name) for name in shard_names(weights))
     except CheckpointError:  # reported when it is loaded, not when it is listed
@@ -326,6 +331,7 @@ def _whole(location: str, weights: Path) -> bool:
 
 
 def _split(location: str) -> tuple[str, str | None]:
+    """Split 'organisation/name@revision' into repository and revision; None without a revision."""
     repo, _, revision = location.partition("@")
     return repo, revision or None
 
@@ -365,11 +371,13 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
 
 
 def _no_hub() -> str:
+    """Return the error sentence for an endpoint that answers, but not as a model hub."""
     proxy = "Check HF_ENDPOINT and the proxy settings"
     return f"{constants.ENDPOINT} answered, but not as a model hub does. {proxy}."
 
 
 def _status(status: int, repo: str) -> str:
+    """Return the error sentence for an HTTP status of the hub, with the remedy."""
     log_in, many = "Log in with `hf auth login`", "The hub has had too many requests from here (429)"
     refused = (
         f"The hub refuses access to {repo} ({status}). {log_in}, or set HF_TOKEN to a token that may read it."
@@ -381,6 +389,7 @@ def _status(status: int, repo: str) -> str:
 
 
 def _connection(error: Exception, repo: str, filename: str) -> str:
+    """Return the error sentence for a failed connection, timeout or broken-off download."""
     # httpx's errors by name, because the module's name changes with the library
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
@@ -424,6 +433,10 @@ def _checked_answers() -> Iterator[None]:
 
 
 def _check(response: Any) -> None:
+    """Raise HubError for an HTTP answer whose revision or file hash is malformed.
+
+    Answers outside this thread's `_checked_answers` are ignored.
+    """
     if not getattr(_ours, "asking", False):
         return
     headers = response.headers

@@ -70,6 +70,7 @@ def timm_record(checkpoint: Checkpoint) -> PretrainedCfg | None:
 
 
 def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> CheckpointFiles:
+    """Return a hub checkpoint's files, fetched where not cached; CheckpointError without weights."""
     weights, config, preprocessor = weights_of(checkpoint), None, None
     if not timm_record(checkpoint):
         small = partial(_small, checkpoint.location, needed=weights is None)

@@ -102,6 +102,7 @@ def _model_folder(checkpoint: Checkpoint) -> Path:
 
 
 def _rows(table: Path) -> dict[str, dict[str, str]]:
+    """Return the rows of a film.csv by file name; empty if the table cannot be read."""
     try:
         with table.open(newline="", encoding="utf-8") as file:
             return {row.get("file") or "": row for row in csv.DictReader(file)}
@@ -110,11 +111,13 @@ def _rows(table: Path) -> dict[str, dict[str, str]]:
 
 
 def _frame(name: str, step: int | None, row: dict[str, str]) -> Snapshot:
+    """Return the snapshot of a name and step with the figures of its film.csv row ({} for none)."""
     figures = (_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1"))
     return Snapshot(name, step, *figures, averaged=row.get("weights") == "average")
 
 
 def _number(text: str | None) -> float | None:
+    """Return a table cell as a number; None if it is empty, not a number, or not finite."""
     try:
         value = float(text or "nan")
     except ValueError:

@@ -96,6 +96,7 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
 
 
 def _refuse(shape: tuple[int, ...]) -> None:
+    """Raise ImageError because strokes cover too many pixels of an image (height, width, channel)."""
     raise ImageError(
         f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
         f" {shape[1]} x {shape[0]}; take some back, or make the picture smaller."
@@ -136,6 +137,7 @@ def _box(stroke: ImageEdit, shape: tuple[int, ...]) -> tuple[int, int, int, int]
 
 
 def _path(stroke: ImageEdit) -> np.ndarray:
+    """Return the absolute points (x, y) of a stroke's path, or of a cut piece's outline, in pixels."""
     first = 1 if stroke.tool in ("brush", "erase") else 8
     return np.cumsum(np.reshape(stroke.numbers[first:], (-1, 2)), axis=0)
 

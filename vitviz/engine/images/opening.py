@@ -398,6 +398,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _undecodable(name: str, title: str) -> ImageError:
+    """Return the error for an image file that cannot be decoded; `title` is a format such as 'HEIC'."""
     return ImageError(
         f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of"
         " a rare kind. Download or export it again, best as JPEG or PNG."

@@ -176,6 +176,7 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
 
 
 def _damaged(name: str, frames: int) -> str:
+    """Return the error message for a video of which only `frames` frames could be decoded."""
     return (
         f"{name} could be decoded for {frames:,} frames and no more: it has no picture, breaks off, is"
         " damaged or of a rare kind. Convert it to MP4, or stop before that."

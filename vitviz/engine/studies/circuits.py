@@ -389,6 +389,10 @@ def record_stream(inspector: Inspector, trace: Trace) -> Stream:
 
 
 def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: str) -> Stream | None:
+    """Return the replacements of removed contributions: means for 'mean', None (zero) for 'zero'.
+
+    Raises VitvizError for any other `parts_as`.
+    """
     if parts_as not in ("mean", "zero"):
         raise VitvizError(f"Given parts_as={quoted(parts_as)}; expected 'mean' or 'zero'.")
     return mean_replacements(inspector, ledger, stream) if parts_as == "mean" else None
@@ -397,6 +401,10 @@ def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: s
 def _resolve_target(
     inspector: Inspector, trace: Trace, target: TargetLike, relative: bool
 ) -> tuple[LogitTerms, object]:
+    """Return a trace's checked logit terms and a target's direction at the tokens, by readout slot.
+
+    `relative` is that of `resolve_target`.
+    """
     ledger = checked_logit_terms(inspector, trace)
     resolved = resolve_target(ledger.trace, ledger.readout, target, relative)
     return ledger, directions(ledger, resolved.direction)[0]

@@ -123,6 +123,7 @@ def reads_text(checkpoint: Checkpoint) -> bool:
 
 @in_float32()
 def _embedded(tower: Any, tokenizer: Callable, sentences: list[str]) -> Tensor:
+    """Return the text tower's unit vectors (sentence, width), in float64 on the CPU."""
     cancellation.check()
     with torch.no_grad(), torch.autocast(tower.logit_scale.device.type, enabled=False):
         tokens = tokenizer(sentences).to(tower.logit_scale.device)
@@ -166,6 +167,10 @@ def text_tower(inspector: Inspector, progress: Callable | None = None) -> tuple[
 
 @in_float32()
 def _loaded(open_clip: Any, folder: Path, name: str, device: torch.device) -> tuple[Any, Callable]:
+    """Load open_clip's text tower, without the image tower, and its tokenizer from a folder.
+
+    Raises CheckpointError if they cannot be read.
+    """
     place = f"local-dir:{folder}"
     try:
         tower = open_clip.create_model(place, require_pretrained=True).eval().requires_grad_(False)
@@ -191,6 +196,7 @@ def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]
 
 
 def _config_beside(checkpoint: Checkpoint) -> tuple[Path | None, Path | None]:
+    """Return the paths of open_clip's config and weights in a checkpoint's folder; None if missing."""
     place = Path(checkpoint.location)
     folder = place if place.is_dir() else place.parent
     # a model in memory has no location

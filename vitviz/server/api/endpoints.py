@@ -431,12 +431,15 @@ class Endpoints:
         return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
 
     def _inspector(self, checkpoint: str):
+        """Return the loaded model of a checkpoint's name; '' stands for the service's default."""
         return self._service.checkpoints.inspector(self._name(checkpoint))
 
     def _name(self, checkpoint: str) -> str:
+        """Return a checkpoint's name stripped of spaces; the service's default for ''."""
         return str(checkpoint).strip() or self._service.settings.checkpoint
 
     def _subject(self, image: Any, checkpoint: str, without: str = "") -> ViewContext:
+        """Return the view context of an image under a checkpoint, with an ablation as text or ''."""
         return self._service.subject(self._key(image, checkpoint, without))
 
     def _key(
@@ -543,6 +546,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
 
 
 def _setting(control: Control) -> inspect.Parameter:
+    """Return the parameter of a derived endpoint for a setting, with type and default of its control."""
     kind, default = str, control.start()
     if isinstance(control, Choice):
         kind = Literal[tuple(value for value, _ in control.options)]
@@ -556,6 +560,7 @@ def _setting(control: Control) -> inspect.Parameter:
 
 
 def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Return a parameter of a derived endpoint's signature; it is required if `default` is missing."""
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 

@@ -213,6 +213,10 @@ def _write(
 def _about(
     subject: ViewContext, settings: Mapping[str, Any], left_out: Mapping[str, str], surveys: Mapping[str, str]
 ) -> dict[str, Any]:
+    """Return a run's JSON description for its zip: checkpoint, image, grid, prediction and settings.
+
+    `left_out` are the views without files, with reasons; `surveys` are keys of averages by view.
+    """
     checkpoint, trace = subject.inspector.checkpoint, subject.trace
     described = ("name", "architecture", "trained_on", "licence", "paper", "note")
     assumed = [assumption.taken or assumption.name for assumption in checkpoint.assumed]
@@ -260,6 +264,7 @@ def read_lesson(data: bytes) -> Lesson:
 
 
 def _read(file: BinaryIO) -> Lesson:
+    """Read a lesson from a zip file. Raise NoZip or NoLesson; settings that fit no view are skipped."""
     from vitviz.engine.images.opening import MAX_BYTES
     from vitviz.traces.head_type import HEAD_TYPES
 

@@ -64,6 +64,7 @@ def parse_link(query: Mapping[str, Any]) -> Link:
 
 
 def _name(text: str) -> str | None:
+    """Return a checkpoint name or size from a link, stripped; None if empty, too long or unprintable."""
     text = text.strip()
     return text if 0 < len(text) <= LONGEST and text.isprintable() else None
 
@@ -85,6 +86,7 @@ def link_base() -> str:
 
 
 def _edits(kind: type[Ablation | ImageEdits], text: str, most: int | None = None) -> str | None:
+    """Return the normal form of an ablation's or edits' text; None if empty, invalid or above `most`."""
     try:
         return kind.parse(text).text() or None if most is None or len(text) <= most else None
     except VitvizError:

@@ -52,6 +52,7 @@ def style_sheets() -> str:
 
 @cache
 def _sources() -> dict[str, str]:
+    """Return the source text of every module by path, including generated ones and one per language."""
     texts = {tag: json.dumps(dict(i18n.translations(tag)), ensure_ascii=False) for tag in i18n.NAMES}
     said = {f"server/i18n/{tag}.js": f"export default {text};\n" for tag, text in texts.items()}
     return {**scripts.module_texts(".js", _ROOMS), **scripts.generated_modules(), **said}

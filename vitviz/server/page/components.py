@@ -20,6 +20,7 @@ class Page(gr.Blocks):
     """
 
     async def postprocess_data(self, block_fn, predictions, state) -> list:
+        """Return a listener's outputs; our components' values and skips bypass Gradio's processing."""
         outputs = block_fn.outputs
         if len(outputs) == 1 or not isinstance(predictions, list) or len(predictions) != len(outputs):
             return await super().postprocess_data(block_fn, predictions, state)
@@ -43,9 +44,11 @@ class _Static(gr.HTML):
         super().__init__(value=value or {}, **templates, **options)
 
     def api_info(self) -> dict:
+        """Return the JSON schema of the component's value for Gradio's API: any object."""
         return {"type": "object"}
 
     def get_block_name(self) -> str:
+        """Return "html", the name of the component in Gradio's frontend that draws this class."""
         return "html"  # Gradio's frontend has no component for this class
 
 
@@ -94,6 +97,7 @@ class ImageUpload(gr.Image):
     is_template = True  # drawn as gr.Image by Gradio's frontend
 
     def preprocess(self, payload):
+        """Return the untrusted path of an upload's unmodified file; None without an upload."""
         return None if payload is None else payload.path
 
 
@@ -109,8 +113,10 @@ class FileInput(gr.File):
         super().__init__(file_count=file_count, **options)
 
     def preprocess(self, payload):
+        """Return the untrusted path of an upload, or a list of them for "multiple"; None if none."""
         many = self.file_count == "multiple" and payload is not None
         return [file.path for file in payload.root] if many else getattr(payload, "path", None)
 
     def get_config(self, cls=None) -> dict:
+        """Return the component's configuration for Gradio's frontend, by the parameters of gr.File."""
         return super().get_config(gr.File)  # the frontend reads File's parameters, which our class lacks

@@ -246,6 +246,10 @@ class Handlers:
         return self._taught(state, lambda: lessons.open_lesson(folder, name), progress)
 
     def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
+        """Render the page for the lesson from `found`; a refused lesson leaves the page unchanged.
+
+        Return `outputs`, the lessons panel, the tab, and None to empty the file input.
+        """
         pictures, vectors, restored = self.service.pictures, self.service.checkpoints.vectors, []
 
         def make(state: dict) -> list:
@@ -285,5 +289,6 @@ class Handlers:
 
 
 def _text(event: gr.EventData, name: str) -> str | None:
+    """Return the text field `name` of an event's data; None if it is missing or no text."""
     text = event_data(event).get(name)
     return text if isinstance(text, str) else None

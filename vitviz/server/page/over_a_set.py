@@ -115,13 +115,16 @@ class ImageSetPanel:
             return self._as_it_was(state, error)
 
     def _page(self, now: dict, slug: str, **more: Any) -> list:
+        """Return state, figures and panel for the state `now`; render only figures of view `slug`."""
         drawn = []
         for view in AVERAGED:
             drawn += figures_of(view, self._service, now) if view.slug == slug else [gr.skip()] * 2
         return [now, *drawn, panel_value(self._service, now, **more)]
 
     def _as_it_was(self, state: dict, error: Exception) -> list:
+        """Return updates that keep state and figures, and show the error in the panel."""
         return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
 
     def _told(self, state: dict, error: Exception) -> dict:
+        """Return the panel's value for the newest state, with the error's message."""
         return panel_value(self._service, self._service.sessions.newest(state), told=error_json(error))

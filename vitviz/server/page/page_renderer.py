@@ -126,6 +126,7 @@ class PageRenderer:
         return self.attempt(state, show)
 
     def checkpoint(self, state: dict) -> str:
+        """Return the name of the session's checkpoint; the service's default if it has none."""
         return state.get("checkpoint", self.service.settings.checkpoint)
 
     def show(
@@ -241,6 +242,7 @@ class PageRenderer:
         return self.service.runs.known(picture, checkpoint, size, strokes=strokes, **changes)
 
     def sample(self, state: dict, name: str, checkpoint: str, progress=None) -> list:
+        """Render the page for a sample image, given by its name, under a checkpoint."""
         return self.show({**state, "sample": name}, self.service.pictures.sample(name), checkpoint, progress)
 
     def attempt(self, state: dict, make: Callable[[dict], list]) -> list:

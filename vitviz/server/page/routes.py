@@ -363,6 +363,10 @@ def _sample(name: str) -> bytes:
 
 
 def _looked_at(service: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
+    """Return a frame's key, preferred size in px, predictions, image, and figures by view.
+
+    `keys` are the run keys of the first and second checkpoint ('' for none), `views` are slugs.
+    """
     views = [service.view(slug) for slug in dict.fromkeys(views)]
     keys = [service.frames.seen_as(key, picture) if key else "" for key in keys]
     with service.frames.looked_at(keys[0]):  # a pass may take longer than a frame's lifetime

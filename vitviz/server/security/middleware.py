@@ -217,6 +217,7 @@ class _Undescribed(BlocksConfig):
 
     @staticmethod
     def config_for_block(*given) -> dict:
+        """Return {} instead of Gradio's description of a component, which takes long."""
         return {}
 
     def __copy__(self) -> BlocksConfig:
@@ -333,6 +334,10 @@ class PageCalls:
         _check_files(body)
 
     def _check_named(self, name: str, spelled: bool, body: dict) -> None:
+        """Raise Refused unless `name` is a public endpoint and the request fits its parameters.
+
+        If `spelled`, the body holds values by parameter name, otherwise a list as `data`.
+        """
         if name not in self._public:  # the page's own listeners have names too, but are private
             known = ", ".join(self._public)
             raise Refused(404, f"There is no endpoint of this name: expected one of {known}.")
@@ -347,6 +352,7 @@ class PageCalls:
             raise Refused(422, f"{name} takes {expected} and was given {_count(data)}.")
 
     def _check_numbered(self, body: dict) -> None:
+        """Raise Refused unless `fn_index` is a listener and its `data` has enough valid values."""
         number, data = whole_number(body.get("fn_index")), body.get("data")
         if number not in self._inputs:
             raise Refused(404, "fn_index is not the number of a listener of this page.")
@@ -364,6 +370,7 @@ class PageCalls:
 
 
 def _check_spelled(name: str, parameters: list[inspect.Parameter], body: dict) -> None:
+    """Raise Refused if a request by parameter name lacks a required value or has an unknown name."""
     missing = [one.name for one in parameters if one.default is one.empty and one.name not in body]
     unknown = body.keys() - {one.name for one in parameters}
     if missing or unknown:
@@ -373,10 +380,12 @@ def _check_spelled(name: str, parameters: list[inspect.Parameter], body: dict) -
 
 
 def _count(data: Any) -> str:
+    """Return the number of values in a request's data as text; "no list" if it is not a list."""
     return f"{len(data)} values" if isinstance(data, list) else "no list"
 
 
 def _signature(parameters: list[inspect.Parameter]) -> str:
+    """Return an endpoint's parameters as text for a refusal, such as "image, count=5"."""
     return ", ".join(
         one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters
     )
@@ -455,6 +464,7 @@ class Hosts:
         )
 
     def _known(self, name: str) -> bool:
+        """Return True if the name is this machine's, is allowed, or matches an allowed *.name."""
         if _local(name) or name in self._allowed:
             return True
         return any(known.startswith("*.") and name.endswith(known[1:]) for known in self._allowed)
@@ -470,6 +480,7 @@ def _name(host: str | None) -> str:
 
 
 def _port(host: str | None) -> int | None:
+    """Return the port in a host such as "localhost:7860"; None if it has none or is invalid."""
     try:
         return urlsplit(f"//{host}").port
     except ValueError:

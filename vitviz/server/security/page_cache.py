@@ -74,6 +74,7 @@ class PageCache:
         await answer(scope, receive, send)
 
     async def _whole(self, scope, receive) -> tuple[dict, bytes]:
+        """Run the app for a request; return its response start message and its whole body."""
         start, body = {}, bytearray()
 
         async def take(message) -> None:

@@ -48,6 +48,7 @@ class ScheduledRequest:
 
     @property
     def address(self) -> str:
+        """The visitor's address, without the session."""
         return self.visitor.partition(" ")[0]
 
 
@@ -70,6 +71,7 @@ class RequestQueue:
         return found if fits(found) else None
 
     def admit(self, request: ScheduledRequest) -> None:
+        """Move a waiting request to the computing ones, start its time and count its visitor's turn."""
         self.waiting.remove(request)
         self.computing.append(request)
         request.began = time.monotonic()
@@ -77,6 +79,7 @@ class RequestQueue:
             self.had[name] = self.had.get(name, 0) + 1
 
     def leave(self, request: ScheduledRequest) -> None:
+        """Remove an ended request, update the mean duration, drop turn counts of absent visitors."""
         if request in self.computing:
             self.computing.remove(request)
             seconds = time.monotonic() - request.began
@@ -172,6 +175,10 @@ class FairScheduler:
                 self._enter(*held, patient=True)
 
     def _enter(self, kind: str, request: ScheduledRequest, patient: bool) -> None:
+        """Queue a request and wait for its turn, which this thread then holds.
+
+        Raise TooMuch if too many requests wait already, unless `patient`.
+        """
         line = self._lines[kind]
         with self._changed:
             full = len(line.computing) >= line.places and len(line.waiting) >= self._most
@@ -184,12 +191,17 @@ class FairScheduler:
         self._mine.held = kind, request
 
     def _leave(self, kind: str, request: ScheduledRequest) -> None:
+        """End a request's turn, which this thread holds, and wake the waiting requests."""
         self._mine.held = None
         with self._changed:
             self._lines[kind].leave(request)
             self._changed.notify_all()
 
     def _wait(self, line: RequestQueue, request: ScheduledRequest) -> None:
+        """Wait until a queued request is first in `line` and fits, then admit it.
+
+        Raise Stopped if the visitor leaves; the request is then removed from the queue.
+        """
         try:
             while True:
                 with self._changed:
@@ -203,6 +215,7 @@ class FairScheduler:
                 self._changed.notify_all()
 
     def _fits(self, request: ScheduledRequest) -> bool:
+        """Return True if a request's bytes and those of all turns fit in the budget, or none runs."""
         taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)
         return not taken or taken + request.nbytes <= self._budget
 
@@ -240,6 +253,7 @@ class AnswerBudget:
         self.known: WeakValueDictionary = WeakValueDictionary()
 
     def seconds(self) -> float:
+        """Return the seconds that the request's turns have taken, including a turn in progress."""
         return self.before + (0.0 if self.began is None else time.monotonic() - self.began)
 
 

@@ -103,11 +103,13 @@ def protect_files(paths: Iterable[Any]) -> Iterator[None]:
 
 
 def _take(names: Iterable[str]) -> None:
+    """Count resolved paths of files as in use, which protects them from `Quota.make_room`."""
     with _lock:
         _used.update(names)
 
 
 def _release(names: Iterable[str]) -> None:
+    """End one use of each resolved path; a file without further uses may be deleted again."""
     with _lock:
         _used.subtract(names)
         for name in [name for name, count in _used.items() if count <= 0]:
@@ -188,6 +190,10 @@ class Quota:
             self._held = held
 
     def _files(self) -> list[tuple[float, int, str]]:
+        """Return (modification time, bytes, path) of every upload except the page's own files.
+
+        Remove empty upload folders that have not changed for LIFETIME seconds.
+        """
         found = []
         for folder, _, names in os.walk(get_upload_folder()):
             for path in (os.path.join(folder, name) for name in names):

@@ -274,6 +274,10 @@ class AnalysisService:
         return self._abouts.get(key, lambda: self.subject(key).about)
 
     def _fitting(self, key: str, view: View) -> ViewContext:
+        """Return the subject of a run or survey for a view; weights views get it before the pass.
+
+        Raise Unknown if the view is not applicable, or for a survey without averages.
+        """
         subject = self.before(key) if view.needs is Needs.WEIGHTS else self.subject(key)
         if subject.survey is not None and not view.averages:
             raise Unknown(f"{view.title} has no average over a set of pictures.")
@@ -348,5 +352,9 @@ class AnalysisService:
         return self._once(key, make, lambda: self.work.computing(self.runs.inspector(run), run.size, BATCH))
 
     def _once(self, key, make, around=nullcontext):
+        """Return the result of `make()`, which may be None, cached under `key`.
+
+        If it is missing, it is computed within the context that `around()` returns.
+        """
         # wrapped in a tuple, because the value may be None or have no size
         return self._drawn.within(around, ("once", key), lambda: (make(),))[0]

@@ -97,6 +97,10 @@ class FrameStore:
                 self._forget(picture, {key})
 
     def _mark(self, picture: str | None, at: float) -> bool:
+        """Set the time of a frame's last use (monotonic seconds; inf keeps it).
+
+        Return False if the image is no frame or was deleted.
+        """
         with self._lock:
             if picture not in self._standing:
                 return False
@@ -112,15 +116,18 @@ class FrameStore:
             self._forget(picture, set())
 
     def _forget(self, picture: str, keys: set[str]) -> None:
+        """Delete an image, its runs, and all results computed from it, from these runs or `keys`."""
         self._forget_results({picture} | keys | self._runs.forget(picture))
         self._images.forget(picture)
 
     def _watch(self) -> None:
+        """Start a daemon timer that calls `_sweep` once, after half of LASTS seconds."""
         timer = threading.Timer(LASTS / 2, self._sweep)
         timer.daemon = True
         timer.start()
 
     def _sweep(self) -> None:
+        """Delete frames unused for more than LASTS seconds; restart the timer while others remain."""
         now = time.monotonic()
         with self._lock:
             old = [name for name, (_, used, _) in self._standing.items() if now - used > LASTS]
@@ -164,6 +171,10 @@ class VideoStore:
         return key
 
     def _decoded(self, path: Any) -> Video:
+        """Return the visitor's decoded video of a file, with every step-th frame as JPEG.
+
+        The step doubles until at most `limits.video_frames` are kept. Errors as in `add_upload`.
+        """
         from vitviz.engine.images.video import frames_of
 
         limits, kept, step = self._work.limits, [], 1
@@ -207,6 +218,7 @@ def thin_out(frames: Sequence[T], most: int) -> list[T]:
 
 
 def _jpeg(pixels: Any) -> bytes:
+    """Return an RGB array as the bytes of a JPEG file, scaled down to at most SIDE px per side."""
     picture, file = Image.fromarray(pixels), io.BytesIO()
     picture.thumbnail((SIDE, SIDE))
     picture.save(file, "JPEG", quality=95, subsampling=0)

@@ -90,6 +90,10 @@ class ImageSets:
             yield
 
     def _hear(self, given: str, run: Run, survey: Any) -> None:
+        """Store the predictions in a survey for the first SEEN images of the set `given`.
+
+        An unreadable image or one without a prediction gets [].
+        """
         known = self._answers.get(_predictions_cache_key(given, run), dict)
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
         for place, answer, score in survey.answers:
@@ -163,12 +167,17 @@ class ImageSets:
         return keys[0] if len(keys) == 1 else self._runs.pair(*keys)
 
     def _of_samples(self, run: Run, asked: str) -> Any:
+        """Return the finished survey of the sample crops for a run: measure `asked`, or "all"."""
         from vitviz.surveys import sample_crops
 
         *_, survey = self._over(run, sample_crops(), asked)
         return survey
 
     def _over(self, run: Run, pictures: Sequence, asked: str, protocol: str = "") -> Iterator[Any]:
+        """Yield the growing survey of images with a run's checkpoint, one batch and turn at a time.
+
+        `asked`: a measure, "all", or "" for the usual ones; a `protocol` tests maps by image.
+        """
         from vitviz.surveys import LAYERS, batch_size_for, surveying
 
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
@@ -213,6 +222,7 @@ def _predictions_cache_key(set_key: str, run: Run) -> tuple:
 
 
 def _trial(protocol: str) -> Any:
+    """Return the measure that tests saliency maps with one protocol of patch removal."""
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
     return FaithfulnessMeasure(protocols=(protocol,))

@@ -112,6 +112,7 @@ class ImageStore:
         return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(open_for_drawing(made())))
 
     def _sample_key(self, name: str) -> str:
+        """Return the key of the sample image of this name; the name need not exist."""
         return self._keys.of(b"sample", name.encode(errors="surrogatepass"))
 
 

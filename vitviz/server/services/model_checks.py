@@ -78,10 +78,15 @@ class ModelChecks:
         return Report(model[0], max((step.images for step in known), default=0), found)
 
     def _model(self, key: str) -> tuple[str, str]:
+        """Return (checkpoint name, weights digest) of a run, as in the cache keys of findings."""
         run = self._runs.run(key)
         return run.checkpoint, run.weights
 
     def _run(self, key: str, given: str, place: int) -> CheckStep:
+        """Run check number `place` on a run's checkpoint in a turn of its own; return its findings.
+
+        `given` is an image set, "" the samples. The last check evicts the traces.
+        """
         from vitviz.diagnostics.check import all_checks, results
 
         inspector = self._runs.inspector(self._runs.run(key))
@@ -97,6 +102,10 @@ class ModelChecks:
         return CheckStep(found, len(subject.images))
 
     def _subject(self, inspector, images: Sequence | None) -> CheckSubject:
+        """Return the input of the checks: the model and at most 8 images whose traces fit in memory.
+
+        `images` None means the samples; at least 2 images are allowed even above the limit.
+        """
         from vitviz.diagnostics.subject import LIMIT, CheckSubject, images_of
 
         fitting = max(2, min(LIMIT, self._limit // inspector.demand().nbytes))
@@ -105,4 +114,5 @@ class ModelChecks:
 
     @staticmethod
     def _nbytes(subject: CheckSubject) -> int:
+        """Return the estimated bytes of a subject's traces, its size in the cache."""
         return len(subject.images) * subject.inspector.demand().nbytes

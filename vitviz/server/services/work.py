@@ -96,6 +96,10 @@ class WorkQueue:
 
     @contextmanager
     def _turn(self, kind: str, nbytes: int, patient: bool = False) -> Iterator[None]:
+        """Hold a turn of `kind` for `nbytes` of memory, with limits of time and threads; other
+
+        kinds than reading hold the request's place too. A `patient` turn is not refused.
+        """
         with ExitStack() as held:
             held.enter_context(cancellation.when(request_context.require_visitor))
             if kind != READING:

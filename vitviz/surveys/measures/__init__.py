@@ -30,6 +30,10 @@ class DistanceMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return each array that `quantities` names, by layer and head, from the attention weights.
+
+        Measures of a survey share one reading of them.
+        """
         measured = seen.once(analyses.head_statistics if "entropy" in seen.measures else analyses.distances)
         return {one.name: getattr(measured, one.name) for one in self.quantities}
 
@@ -47,6 +51,7 @@ class EntropyMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return the entropy of attention in nats, by layer and head, mean over all queries."""
         if seen.measures & {"distance", "prefix_mass"}:  # which read the same attention
             return {"entropy": seen.once(analyses.head_statistics).entropy}
         layers = [analyses.attention_entropy(seen.trace, layer) for layer in range(len(seen.trace.layers))]
@@ -70,6 +75,10 @@ class SkipMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return length ratios of skip to branch by layer: mean of patches and, if any, class token.
+
+        Raise UnsupportedModel if a gate stands between heads and projection.
+        """
         grid = seen.trace.grid
         tail = seen.inspector.tail(grid.pixels, seen.trace.tokens[0].device)
         found = analyses.skip_ratios(seen.trace, tail.layers)
@@ -88,9 +97,11 @@ class SimilarityMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return {}: no quantity belongs to a single image; `together` measures the batch."""
         return {}
 
     def together(self, traces: TraceBatch, pictures: Sequence[str]):
+        """Return the Gram matrices of a batch's tokens by depth; `pictures` identify its images."""
         return analyses.grams_of(traces, pictures)
 
 
@@ -117,6 +128,10 @@ class AttributionMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return the contributions of heads, MLPs and the rest to the top logit, and this logit.
+
+        Raise VitvizError without logits or for a head of several values.
+        """
         logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
         if trace.head_type == "value" and (outputs := logits.shape[-1]) > 1:
             raise VitvizError(f"{trace.checkpoint} gives {outputs} values, none of which is its answer.")
@@ -140,6 +155,10 @@ class LogitLensMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return by depth (0: input of block 1) whether the logit lens has the final prediction.
+
+        With labels, also whether it has the true class.
+        """
         head_type = _predicting(seen.trace)
         # layer 0 is the input of the first block
         named = predictions_of(attribution.logit_lens(seen.inspector, seen.trace), head_type)
@@ -160,6 +179,10 @@ class AccuracyMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return whether the true class comes first, or in the first five, and its cross-entropy.
+
+        {} without labels; the loss is NaN if each of several classes has its own sigmoid.
+        """
         logits, labels = seen.trace.require_logits("there is no accuracy").double(), seen.labels
         head_type = _predicting(seen.trace)
         if labels is None:
@@ -196,6 +219,10 @@ class WordsMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return each head's output as features of the readout, (layer, head, feature).
+
+        Raise VitvizError for an inspector without text classes.
+        """
         if seen.inspector.classes is None:
             raise VitvizError(
                 f"{seen.trace.checkpoint} has no words to compare with; survey it with"
@@ -230,6 +257,10 @@ class SufficientEdgesMeasure:
     )  # fmt: skip
 
     def of(self, seen: MeasuredImage):
+        """Return margins (logits) and preserved predictions by tried share of edges, and the shares
+
+        from which the prediction is preserved; NaN if no tried share preserves it.
+        """
         found = circuits.sufficient_edges(seen.inspector, copy_to_cpu(seen.trace), draws=1)
         rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
@@ -283,6 +314,7 @@ class OptionalSkipMeasure(SkipMeasure):
     """SkipMeasure that returns nothing for a model whose blocks are not supported."""
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
+        """Return the length ratios of `SkipMeasure`; {} for a model whose blocks are unsupported."""
         with suppress(UnsupportedModel):
             return super().of(seen)
         return {}

@@ -82,6 +82,7 @@ class FaithfulnessMeasure:
 
     @property
     def _integrates(self) -> bool:
+        """True if integrated gradients is among the methods."""
         return STEPPED in self.methods
 
     @property
@@ -94,6 +95,7 @@ class FaithfulnessMeasure:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
+        """The arrays measured per image; SaCo, convergence and box scores depend on the settings."""
         found = [
             Quantity("most", "protocol method score", "Area, most relevant removed first", "score"),
             Quantity("least", "protocol method score", "Area, least relevant removed first", "score"),
@@ -113,6 +115,10 @@ class FaithfulnessMeasure:
         return tuple(found)
 
     def of(self, seen: MeasuredImage) -> dict[str, np.ndarray]:
+        """Return an image's removal areas, gaps, map correlations and optional scores by method.
+
+        {} if `label` is set and the true class unknown. Refusals go to `seen.refused`.
+        """
         logits = seen.trace.require_logits("no map can be tried")
         if self.label and seen.label is None:
             return {}
@@ -137,6 +143,10 @@ class FaithfulnessMeasure:
         return found | self._pointing(seen, made, seed)
 
     def _areas(self, trials: Sequence[Faithfulness]) -> dict[str, np.ndarray]:
+        """Return areas (most and least relevant removed first), gaps of methods, and SaCo if asked.
+
+        `trials` has one result per protocol; methods and scores without a result are NaN.
+        """
         shape = (len(trials), len(self.methods), len(SCORES))
         sides = np.full((2, *shape), np.nan)
         saco = np.full(shape[:2], np.nan)
@@ -152,6 +162,10 @@ class FaithfulnessMeasure:
         return found | ({"saco": saco} if self.saco else {})
 
     def _alike(self, seen: MeasuredImage, made: dict, other: int) -> np.ndarray:
+        """Return per method the rank correlation of its map in `made` with that of class `other`.
+
+        NaN for expensive, random and refused methods; 0 for a constant map.
+        """
         passes, found = (
             saliency.explained(seen.inspector, seen.trace, other),
             np.full(len(self.methods), np.nan),
@@ -167,6 +181,10 @@ class FaithfulnessMeasure:
         return found
 
     def _pointing(self, seen: MeasuredImage, made: dict, seed: int) -> dict[str, np.ndarray]:
+        """Return pointing hits and energy in the boxes per method, and the share the boxes cover.
+
+        {} without a box in the crop; `seed` is that of the random map.
+        """
         boxes = self.boxes.on_input(seen.name, seen.trace) if self.boxes else ()
         if not boxes:
             return {}

@@ -134,6 +134,10 @@ class SimilarityView(View):
         return tuple(replace(one, default=opening) if one.name == "against" else one for one in self.controls)
 
     def unsupported(self, subject: ViewContext) -> str | None:
+        """Return the reason, for the page, why there is nothing to compare; None if there is none.
+
+        It is that image set or measures are missing, or that the run has an ablation.
+        """
         drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
         known = subject.sampled if survey is None else drawn_of <= {one.name for one in survey.measures}
         if not known:
@@ -141,6 +145,7 @@ class SimilarityView(View):
         return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
 
     def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
+        """Return the items that the script requests: matrix, chart and, with a history, `looked`."""
         gone = {"curves", "cka", "error", "steps", *(() if subject.film() else ("looked",))}
         return tuple(item for item in self.items if item.name not in gone)
 
@@ -162,6 +167,7 @@ class SimilarityView(View):
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return a declared item; `looked` surveys the set with one more training step first."""
         if name in ("cka", "error"):
             compare = analyses.cka if name == "cka" else analyses.cka_error
             return self._compared(subject, settings, compare)
@@ -286,6 +292,10 @@ class SimilarityView(View):
         return found
 
     def _compared(self, subject: ViewContext, settings: Settings, compare) -> np.ndarray:
+        """Return `compare` (CKA or its error) by depth and the other's depth, or by depth and step.
+
+        Raise WrongSetting if there is no checkpoint or history to compare with.
+        """
         tokens, against, own = settings["tokens"], settings["against"], survey_to_show(subject)
         if against != "film":
             other = own if against == "own" else compared_survey(subject, settings)
@@ -314,6 +324,7 @@ def compared_survey(subject: ViewContext, settings: Settings) -> Any | None:
 
 
 def _depth(checkpoint: str) -> LocalizedText:
+    """Return the title of an axis of depths: that of the named checkpoint."""
     return LocalizedText("depth of {checkpoint}", checkpoint=checkpoint)
 
 
@@ -341,10 +352,15 @@ def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
 
 
 def _known(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
+    """Return the curves that are not entirely NaN; their names get the prefix `before`."""
     return {before + name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
 def _grams(survey: Any, tokens: str):
+    """Return a survey's Gram matrices, one object per minibatch.
+
+    Raise WrongSetting for fewer than four images, or if `tokens` is a missing class token.
+    """
     if not survey.grams:
         raise WrongSetting(LocalizedText(TOO_FEW, count=survey.images))
     if tokens not in survey.grams[0].of:

@@ -59,6 +59,10 @@ class AttentionDistanceView(View):
     )
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return distances in pixels or the mass on prefix tokens, (layer, head), by item name.
+
+        For "uniform", return the distance of uniform attention in pixels, as one number.
+        """
         renormalise = settings["rows"] == "renormalised"
         measured = shared_distances(subject) if subject.survey is None else subject.survey.distances
         if name == "prefix_mass":
@@ -108,6 +112,7 @@ class AttentionDistanceView(View):
         return (_chart(mass, settings, up, _title(subject), high=high),)
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
+        """Return the CSV table of the numbers with a row per head; the server makes figure.html."""
         return to_csv(_rows(subject, settings, self.numbers(subject, settings)))
 
 
@@ -119,6 +124,7 @@ def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:
 
 
 def _title(subject: ViewContext) -> LocalizedText:
+    """Return the chart's title: the checkpoint and the number of images that are averaged."""
     count = 1 if subject.survey is None else subject.survey.images
     told = {"checkpoint": subject.checkpoint, "count": count}
     return LocalizedText(

@@ -204,6 +204,7 @@ class AttributionView(View):
         return CHARTS.get(show, charts.waterfall_chart)(self, subject, settings)
 
     def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:
+        """Return the controls without panels, fields and options that do not suit the classifier."""
         trace, given, offered = subject.trace, sentences.has_several_classes(subject), []
         values = trace is not None and trace.head_type == "value"  # no predicted class
         fits = {"sentences": given, "smallest": not values}
@@ -217,6 +218,7 @@ class AttributionView(View):
         return tuple(offered)
 
     def unsupported(self, subject: ViewContext) -> str | None:
+        """Return why the view does not apply (no classifier, or terms miss the logit), or None."""
         if subject.trace.logits is None:
             return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
         try:
@@ -226,6 +228,10 @@ class AttributionView(View):
         return None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the top classes, prefix tokens and kind of patch predictions, for the script.
+
+        "refusal" says why panels that need the full model are refused; None if it is intact.
+        """
         top = subject.trace.logits.topk(min(compute.SHOWN, subject.trace.logits.numel()))
         classes = subject.trace.classes
         return {
@@ -239,6 +245,10 @@ class AttributionView(View):
         }
 
     def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
+        """Return the heads, layers, sources, patches or classes to export for a setting.
+
+        Layers and heads count from 1; () for settings with other values.
+        """
         layers = range(1, subject.about.layers + 1)
         ends = ("", "embedding", "positions", "constant")
         heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
@@ -251,6 +261,10 @@ class AttributionView(View):
         }.get(name, ())
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item by name: contributions to the target's logit, maps, lens or JSON bytes.
+
+        If "difference" is on, the original image's contributions are subtracted.
+        """
         trace = subject.trace
         if name in _COMPUTE:
             return _COMPUTE[name](subject, settings)
@@ -292,9 +306,11 @@ class AttributionView(View):
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
     def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return `item` itself: it already subtracts the original image for a difference."""
         return self.item(subject, name, settings)  # `compute.account` handles differences
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return the contributions and the arrays of the selected panel, for export, by name."""
         account, in_turn = compute.account(subject, settings), {}
         if settings["show"] == "effects" and not subject.trace.without:
             effects = compute.all_effects(subject, settings)
@@ -316,6 +332,10 @@ class AttributionView(View):
         }
 
     def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
+        """Return the frames of a video whose map adds the heads of one layer per frame.
+
+        Raise VitvizError for maps of other methods and for the classes of the patches.
+        """
         if settings["method"] != "ledger" or settings["show"] == "sentences":
             raise VitvizError(LocalizedText(ONE_MAP))
         whole = {**settings, "chosen": "", "patches": ()}

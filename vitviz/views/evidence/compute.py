@@ -92,6 +92,7 @@ def prediction_change(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def account(subject: ViewContext, settings: Settings):
+    """Return the attribution of the target's logit; for a difference, minus the original image's."""
     asked, relative = target(subject, settings), settings["relative"] == "yes"
 
     def account_for(one: ViewContext):

@@ -61,6 +61,7 @@ def _writers(view, subject, settings, main, asked) -> FigureSpec:
 
 
 def _what(settings) -> str:
+    """Return the caption of the map: the method, or the heads whose contributions are summed."""
     if settings["method"] != "ledger":
         return TITLES[settings["method"]]
     if settings["until"] and not settings["chosen"]:
@@ -107,6 +108,10 @@ def _added(value: float, place: int) -> str:
 
 
 def _balance(subject, settings, total: float, logit: float) -> LocalizedText:
+    """Return the note that compares the sum of the contributions, `total`, with the logit.
+
+    For classes given as vectors, it also gives the logit as scale × cosine + bias.
+    """
     classes, pair = subject.trace.classes, "-" in settings["target"]
     change = settings["difference"] == "on"
     name = LocalizedText("Difference of logits") if pair else LocalizedText("Logit")

@@ -55,10 +55,12 @@ def steps(path) -> list[tuple]:
 
 
 def step_name(step: tuple) -> LocalizedText:
+    """Return the displayed name of a component of a path: a source, a head or the output."""
     return LocalizedText("the output") if step == ("answer",) else writer_name(*step)
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+    """Return the largest paths for export: components, contributions, sums and upper bound."""
     paths = largest_paths(subject, settings)
     names = [" > ".join(".".join(map(str, step)) for step in steps(one)) for one in paths.paths]
     return {

@@ -59,6 +59,7 @@ def kept_edge_margins(subject: ViewContext, settings: Settings) -> tuple[np.ndar
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+    """Return the numbers of edges kept, the margins and each edge's contribution, for export."""
     counts, found = kept_edge_margins(subject, settings)
     return {"edges_kept": counts, "margins": found, "edge_shares": ranked_edges(subject, settings)[1].numpy()}
 

@@ -58,6 +58,7 @@ def measured_edges(subject: ViewContext, settings: Settings) -> tuple[list, np.n
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+    """Return source, contribution and measured logit drop of each edge run so far, for export."""
     run, shares, effects = measured_edges(subject, settings)
     names = [".".join(map(str, writer_numbers(one.writer))) for one in run]
     return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}

@@ -116,23 +116,32 @@ class PerturbationsView(View):
             *(name for names in DRAWN.values() for name in names))  # fmt: skip
 
     def unsupported(self, subject: ViewContext) -> str | None:
+        """Return the reason why the image cannot be perturbed, such as no classifier; else None."""
         return lazy.perturbation.unsupported_reason(subject.trace)
 
     def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
+        """Return the items that the script requests: orders, plan, point and chart."""
         return tuple(self.find_item(name) for name in ("orders", "plan", "point", "chart"))
 
     def available_now(self, subject: ViewContext, settings: Settings) -> bool:
+        """Return True if the logits of every step from 1 of the selected change are cached."""
         kind = settings["kind"]
         steps = range(1, len(lazy.perturbation.step_sizes(subject.grid, kind)))
         return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
     def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
+        """Return the kinds of change to export: drop and shuffle; () for any other setting."""
         return PATCHES if name == "kind" else ()  # their images are drawn by the exported script
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the predicted class of the whole image with its name and scores, for JSON."""
         return {"answer": likeliest_classes(subject.trace, 1)[0]}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item by name: scores, steps, patch orders, changed images or JSON bytes.
+
+        Scores need all missing forward passes, "point" only those of the selected step.
+        """
         kind, grid = settings["kind"], subject.grid
         if name == "orders":
             return lazy.perturbation.perturbation_orders(grid, kind)

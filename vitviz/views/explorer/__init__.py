@@ -122,13 +122,19 @@ class AttentionView(View):
     differs = ("layer", "line", "pinned", "rollout", "wall", "wallmax")
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return "whole": True if the input has few enough tokens to send a whole layer at once."""
         return {"whole": subject.grid.tokens <= WHOLE}
 
     def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
+        """Return the items to request: whole layers up to WHOLE tokens, else rows of single tokens."""
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
         return tuple(item for item in self.items if item.name not in other)
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item by name: attention weights, rollout, distances, entropy or JSON bytes.
+
+        Raise TooMuch if a whole layer is requested for an input of more than WHOLE tokens.
+        """
         trace, layer = subject.trace, settings["layer"] - 1
         token, way = settings["token"], settings["direction"]
         if name == "layer":
@@ -158,15 +164,21 @@ class AttentionView(View):
         return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
 
     def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item or its difference; `item` itself scales differences of "wall"."""
         if name in ("wall", "wallmax"):  # by the largest of the change itself
             return self.item(subject, name, settings)
         return super().item_values(subject, name, settings)
 
     def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
+        """Return the frames of a video over the layers; () for the rollout, which has no layer."""
         # a rollout is the same at every layer
         return () if settings["show"] == "rollout" else setting_frames("layer", settings, about)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return, for export, the attention of the selected and pinned tokens in every head.
+
+        Add distances, and the rollout and the score by source if they are shown.
+        """
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
         found = score.score_arrays(self, subject, settings) if settings["beside"] == "score" else {}

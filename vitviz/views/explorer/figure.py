@@ -47,6 +47,10 @@ def _lines(view, subject, settings) -> np.ndarray:
 
 
 def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: str) -> Map:
+    """Return a map of one token's attention over the image, the token's patch framed.
+
+    `line` has a weight per token, prefix first; `colour` is the frame's.
+    """
     grid = subject.grid
     values = line[grid.prefix :].reshape(grid.rows, grid.cols)
     rollout = settings["show"] == "rollout"
@@ -66,6 +70,7 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
 
 
 def _where(settings) -> str:
+    """Return the caption of a map: layer and head, layer and mean of heads, or rollout."""
     if settings["show"] == "rollout":
         return LocalizedText("Rollout")
     if settings["show"] == "mean":

@@ -52,6 +52,7 @@ def score_decomposition(view, subject: ViewContext, settings: Settings):
 
 
 def score_arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+    """Return the attention score by source for export: matrices, sums, tokens and sources."""
     found, names = score_decomposition(view, subject, settings)
     relative = found.relative.sum().item() + found.relative_rest
     return {

@@ -60,9 +60,11 @@ class FiltersView(View):
     extra_strings = (_HYBRID, _BANDS)
 
     def unsupported(self, subject: ViewContext) -> str | None:
+        """Return the reason if the model has neither filters over pixels nor a stem; else None."""
         return LocalizedText(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the number of filters, their height and width, and a hybrid's note, for JSON."""
         weight = self._weight(subject)
         note, preprocessing = "", subject.inspector.preprocessing
         if subject.inspector.patch_filters() is None:
@@ -73,6 +75,7 @@ class FiltersView(View):
         return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return filters or components, (filter, y, x, channel), or their norms or variances."""
         if name in ("raw", "norms"):  # sorting is fast; only the decomposition is expensive
             raw, norms = subject.once_of_weights(
                 "raw filters", lambda: analyses.raw_filters(self._weight(subject))
@@ -124,6 +127,10 @@ class FiltersView(View):
         return FigureSpec(((tiles, self.chart(subject, settings)),), notes, width=WIDE)
 
     def _weight(self, subject: ViewContext):
+        """Return the filters, (filter, channel, y, x), of the linear embedding or of the stem.
+
+        None if the model has neither.
+        """
         filters = subject.inspector.patch_filters()
         return subject.inspector.stem_filters() if filters is None else filters
 

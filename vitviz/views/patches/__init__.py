@@ -63,6 +63,10 @@ class PatchesView(View):
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return the norm of each patch's embedding before and after E_pos: (stage, patch).
+
+        The second stage is NaN if the model adds no E_pos.
+        """
         trace = subject.trace
         before = trace.patch_embedding.norm(dim=-1).numpy()
         after = np.full_like(before, np.nan)
@@ -71,6 +75,7 @@ class PatchesView(View):
         return np.stack([before, after])
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return the input pixels, crop box, patch embeddings and their norms, for export."""
         (before, after), trace = self.item(subject, "norms", settings), subject.trace
         found = {
             "input_pixels": trace.view.picture,

@@ -56,6 +56,7 @@ class PositionsView(View):
     extra_strings = (*_INSTEAD.values(),)
 
     def unsupported(self, subject: ViewContext) -> str | None:
+        """Return the reason if the model has no learned absolute position embeddings; else None."""
         kind = subject.inspector.position_kind()
         if subject.inspector.position_table() is not None:
             return None
@@ -71,6 +72,10 @@ class PositionsView(View):
         return {"minimum": low, "maximum": high, "kind": subject.inspector.position_kind()}
 
     def _ends(self, subject: ViewContext) -> np.ndarray:
+        """Return the lowest and highest cosine of different patches over all training snapshots.
+
+        Above MOST patches, only this snapshot counts; (-1, 1) if both ends are equal.
+        """
         grid, ends = subject.grid, []
         few = grid.patches <= MOST
         for table in subject.inspector.position_tables(grid.pixels) if few else [self._table(subject)]:
@@ -82,6 +87,7 @@ class PositionsView(View):
         return np.array((low, high) if low < high else (-1.0, 1.0))
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return the cosine of the position embeddings of every two patches: (patch, patch)."""
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
     def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
@@ -108,13 +114,16 @@ class PositionsView(View):
         return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return the cosines, (row, col, row, col), and the position embeddings, for export."""
         grid = subject.grid
         similarity = self.item(subject, "similarity", settings).reshape(2 * (grid.rows, grid.cols))
         return {"similarity": similarity, "position_embeddings": self._table(subject).numpy()}
 
     def _table(self, subject: ViewContext):
+        """Return the position embeddings at the subject's input size: (patch, width)."""
         return subject.inspector.position_table(subject.grid.pixels)
 
 
 def _cosines(table, grid) -> np.ndarray:
+    """Return the cosine of every two rows of a table of position embeddings: (patch, patch)."""
     return analyses.position_similarity(table, grid).reshape(grid.patches, -1).numpy()

@@ -125,11 +125,13 @@ class RolloutView(View):
     extra_strings = (*AUTO.values(),)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the classifier's pooling, and the text for query "auto", for the script."""
         pool = subject.trace.pool
         read = "class" if "class" in subject.grid.prefix_names else "average"  # without a classifier
         return {"auto": AUTO.get(pool, AUTO[read]), "pool": pool}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return the rollout, (row, col), or mean attention of the query, (layer, row, col)."""
         if name == "layers":
             return analyses.mean_attention(subject.trace, settings["query"]).numpy()
         layers = settings["layers"] and tuple(layer - 1 for layer in settings["layers"])
@@ -137,10 +139,12 @@ class RolloutView(View):
         return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
 
     def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
+        """Return the frames of a video whose rollout adds one layer of the range per frame."""
         first, last = settings["layers"] or (1, about.layers)
         return growing_frames(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return the rollout, the mean attention by layer and the crop box, for export."""
         return {
             "rollout": self.item_values(subject, "map", settings),
             "mean_attention_by_layer": self.item_values(subject, "layers", settings),

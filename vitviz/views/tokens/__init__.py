@@ -171,15 +171,27 @@ class RepresentationsView(View):
     video_defaults = {"tint": "plain", "basis": "own"}
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return name and title of the sample images, and "whole", for the script.
+
+        "whole" is True if the input has few enough tokens to send the cosines of all pairs.
+        """
         told = [[one.name, one.title] for one in samples()]
         return {"whole": subject.grid.tokens <= WHOLE, "samples": told}
 
     def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
+        """Return the items to request: all cosines up to WHOLE tokens, else rows of single tokens.
+
+        Arrays that the script gets within the item "matrices" are left out.
+        """
         other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
         gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
         return tuple(item for item in self.items if item.name not in gone)
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item by name: cosines, components, colours, norms, attention or JSON bytes.
+
+        Raise WrongSetting if cosines of all pairs are requested above WHOLE tokens.
+        """
         trace, depth = subject.trace, settings["depth"]
         if name == "cosines" and trace.grid.tokens > WHOLE:
             raise WrongSetting(
@@ -238,6 +250,7 @@ class RepresentationsView(View):
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
     def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
+        """Return the frames of a video over the depths; () for panel "heads", with all layers."""
         # the heads of all layers are in one figure
         return () if settings["show"] == "heads" else setting_frames("depth", settings, about)
 
@@ -266,6 +279,7 @@ def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
 
 
 def _widths(view, subject, settings) -> Matrix:
+    """Return the matrix (head, block) of attention entropy, in nats or as effective tokens."""
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
@@ -289,6 +303,7 @@ def _widths(view, subject, settings) -> Matrix:
 
 
 def _pairs(view, subject, settings) -> Matrix:
+    """Return the matrix (head, head) of the similarity or divergence of attention in a block."""
     block, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
     if settings["alike"] == "cosine":
@@ -309,6 +324,7 @@ def _pairs(view, subject, settings) -> Matrix:
 
 
 def _sinks(view, subject, settings) -> Matrix:
+    """Return the matrix (head, block) of the largest fraction of attention on one token."""
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))

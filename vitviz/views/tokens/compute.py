@@ -112,10 +112,12 @@ def cosines_to_second_patch(subject: ViewContext, settings: Settings) -> np.ndar
 
 
 def _shape(subject: ViewContext) -> tuple[int, int]:
+    """Return the number of depths of the trace and the token width."""
     return len(subject.trace.tokens), subject.trace.tokens[0].shape[-1]
 
 
 def _norm_texts(subject: ViewContext) -> LocalizedText:
+    """Return the text with the number of depths and the token width, for an error message."""
     depths, width = _shape(subject)
     return LocalizedText("{depths} depths and token width {width}", depths=depths, width=width)
 
@@ -252,10 +254,12 @@ def entropies(subject: ViewContext, name: str) -> np.ndarray:
 
 
 def _received(subject: ViewContext) -> list:
+    """Return, by layer, the fraction of attention on each token, (head, token); cached."""
     return _by_block(subject, "received", analyses.attention_received)
 
 
 def _by_block(subject: ViewContext, name: str, of: Callable) -> list:
+    """Return `of(trace, block)` for every block of the trace, from 0; cached under `name`."""
     trace = subject.trace
     return subject.once(name, lambda: [of(trace, block) for block in range(len(trace.layers))])
 
@@ -300,5 +304,6 @@ def _tokens(trace: Trace) -> np.ndarray:
 
 
 def _rgb_channels(array: np.ndarray) -> np.ndarray:
+    """Return the array with its last axis, the components, padded with zeros to length 3."""
     missing = 3 - array.shape[-1]
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

@@ -20,11 +20,16 @@ from vitviz.views.tokens import matrix_panels
 
 
 def spec(view, subject, settings, asked) -> FigureSpec:
+    """Return the figure of the selected panel: similarity, components, norms or heads."""
     kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}
     return kinds[settings["show"]](view, subject, settings, asked)
 
 
 def _similarity(view, subject, settings, asked) -> FigureSpec:
+    """Return the map of each patch's cosine with the selected token, and maps of the pins.
+
+    With detail also the selected token's map at every depth.
+    """
     token, grid = settings["token"], subject.grid
     scale = _cosines(view, subject, settings)
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
@@ -65,6 +70,10 @@ def _cosines(view, subject, settings) -> Scale:
 
 
 def _components(view, subject, settings, asked) -> FigureSpec:
+    """Return the map of the patches coloured by their principal components at a depth.
+
+    With detail also the colours at every depth and the scores of each component.
+    """
     grid, depth = subject.grid, settings["depth"]
     tints = view.item(subject, "tints", settings)
     scores = np.asarray(view.item(subject, "components", settings), float)
@@ -99,6 +108,10 @@ def _components(view, subject, settings, asked) -> FigureSpec:
 
 
 def _norms(view, subject, settings, asked) -> FigureSpec:
+    """Return the map of the patches' norms at a depth, those above the limit framed.
+
+    With detail also the histogram, the map at every depth and the attention sinks.
+    """
     grid, depth = subject.grid, settings["depth"]
     norms = np.asarray(view.item(subject, "norms", settings), float)
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
@@ -167,10 +180,12 @@ def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
 
 
 def _where(settings) -> str:
+    """Return the caption with the depth, and whether tokens are raw or through the final norm."""
     final = settings["norm"] == "final" and settings["show"] != "norms"
     said = "depth {depth}, through the final norm" if final else "depth {depth}, raw"
     return LocalizedText(said, depth=settings["depth"])
 
 
 def _name(grid, token: int) -> str:
+    """Return the displayed name of a token (position from 0, prefix first)."""
     return patch_name(token - grid.prefix) if token >= grid.prefix else prefix_name(grid.prefix_names[token])

@@ -104,6 +104,7 @@ class TourView(View):
         return None if rgb else not_applicable(subject.checkpoint, NOT_RGB)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the steps, the diagram and facts about the model and prediction, for the script."""
         trace, inspector = subject.trace, subject.inspector
         parts = inspector.parts(trace.grid.pixels)
         facts = facts_of(subject, parts)
@@ -123,6 +124,10 @@ class TourView(View):
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item by name: embeddings, keys, attention, weights of E or JSON bytes.
+
+        Item "experiment" runs the model again on shuffled patches.
+        """
         trace = subject.trace
         if name == "embedded":
             both = trace.patch_embedding, trace.position_embedded
@@ -161,9 +166,11 @@ class TourView(View):
         return Chart(LocalizedText("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
 
     def texts(self) -> set[str]:
+        """Return all English texts of the view and of its steps for any model, for translation."""
         return super().texts() | set(tour_texts())
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return pixels, tokens, one row of attention, y and logits, for export."""
         trace, found = subject.trace, made.prediction_json(subject)
         row = self._row(trace, settings)
         tensors = {name: getattr(row, name) for name in ("q", "k", "products", "bias", "scores")}
@@ -181,6 +188,7 @@ class TourView(View):
         }
 
     def _row(self, trace: Trace, settings: Settings) -> WorkedRow:
+        """Return all numbers of the attention row of the selected layer, head and query token."""
         layer, head = settings["layer"] - 1, settings["head"] - 1
         return analyses.worked_row(trace, layer, head, token_names(settings["token"], trace.grid))
 

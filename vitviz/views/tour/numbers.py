@@ -215,8 +215,10 @@ def shuffled_predictions(subject: ViewContext, seed: int) -> dict[str, Any]:
 
 
 def round_short(number: float) -> float:
+    """Return a number rounded to nine significant digits, which keeps its JSON short."""
     return float(f"{number:.9g}")  # more than float32 has
 
 
 def round_list(values) -> list[float]:
+    """Return the entries of a vector as a list, each rounded to nine significant digits."""
     return [round_short(value) for value in values.tolist()]

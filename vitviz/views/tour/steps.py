@@ -46,6 +46,7 @@ def tour_texts() -> list[str]:
 
 
 def _picture(f: Facts) -> Step:
+    """Return step 1: the image scaled, cropped and normalised to the model's input."""
     height, width = f.grid.pixels
     *said, attempt = paragraphs("""
         The image is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
@@ -65,6 +66,7 @@ def _picture(f: Facts) -> Step:
 
 
 def _patches(f: Facts) -> Step:
+    """Return step 2: the image cut into patches, or the positions of a convolutional stem."""
     said = paragraphs("""
         The image is cut into {rows} × {cols} = {patches} patches of {tall} × {wide} pixels.
 
@@ -88,6 +90,7 @@ def _patches(f: Facts) -> Step:
 
 
 def _flatten(f: Facts) -> Step:
+    """Return step 3: the pixel values of each patch as one row of numbers."""
     title = "Each patch becomes a row of numbers"
     attempt = "Pick a plain patch (sky, a wall), then one with an edge, and compare their rows."
     if f.stem:
@@ -114,6 +117,7 @@ def _flatten(f: Facts) -> Step:
 
 
 def _embedding(f: Facts) -> Step:
+    """Return step 4: the matrix E that maps each patch, or stem feature, to a vector."""
     if f.stem:
         *said, attempt = paragraphs("""
             One learned matrix E, the same for every position, maps the stem’s features there to a vector of D
@@ -179,6 +183,7 @@ _REGISTERS, _REGISTERS_READ = paragraphs("""
 
 
 def _class_token(f: Facts) -> Step:
+    """Return step 5: the prefix tokens, if any, and the tokens that the classifier reads."""
     read_all = f.prefix_read or f.pool.endswith(" of all")
     prefix = f.grid.prefix_names
     others = [name for name in prefix if name.startswith("register")]
@@ -227,6 +232,7 @@ _POSITIONS = _keyed("""
 
 
 def _positions(f: Facts) -> Step:
+    """Return step 6: the position embedding E_pos, or the model's other position encoding."""
     added, after, compare, attempt = paragraphs("""
         So far a patch’s position in the sequence has no effect at all. E_pos, one learned vector per
         position, is added, so equal patches at different positions are no longer equal.
@@ -261,6 +267,7 @@ def _positions(f: Facts) -> Step:
 
 
 def _attention(f: Facts) -> Step:
+    """Return step 7: one row of attention computed from q and k."""
     *said, attempt = paragraphs("""
         In each head, every token has a query q and a key k. The weight of one token on another is the softmax
         over the dot products of query and keys.
@@ -280,6 +287,7 @@ def _attention(f: Facts) -> Step:
 
 
 def _layers(f: Facts) -> Step:
+    """Return step 8: all heads, the MLP and the layers along the residual stream."""
     first, second, attempt = paragraphs("""
         {heads} heads do this in parallel, each with its own q, k and v (MSA). Their outputs are added to each
         token. An MLP, which processes one token at a time, then adds its output.
@@ -340,6 +348,7 @@ _LAST = _keyed("""
 
 
 def _readout(f: Facts) -> Step:
+    """Return step 9: the vector y after pooling, and its logits if there is a classifier."""
     last = _LAST.get(f.pool, "After the last layer the tokens become one vector y.")
     head, attempt, none, see, embedded, unnamed, valued = paragraphs("""
         The head, one more matrix, maps y to {classes} numbers, one for each class: the logits.
@@ -374,6 +383,7 @@ def _readout(f: Facts) -> Step:
 
 
 def _probabilities(f: Facts) -> Step:
+    """Return step 10: from logits to probabilities (softmax, sigmoid), or to plain values."""
     step = partial(Step, "probabilities", "Values" if f.head_type == "value" else "Probabilities")
     if not f.classes:
         *said, attempt = paragraphs("""
@@ -439,6 +449,7 @@ def _probabilities(f: Facts) -> Step:
 
 
 def _sum_by_hand(f: Facts) -> Step:
+    """Return step 11: the logit as a sum of contributions, or the reason against it."""
     *told, attempt = paragraphs("""
         Layers only add to the stream. With the standard deviation of the last norm held fixed, the logit is
         therefore a sum too: every head, MLP and bias raises or lowers it.
@@ -455,6 +466,10 @@ def _sum_by_hand(f: Facts) -> Step:
 
 
 def _head_ablated(f: Facts) -> Step:
+    """Return step 12: the change of the logit if the head of largest contribution is ablated.
+
+    If the logit has no exact decomposition, the step gives the reason.
+    """
     *told, attempt = paragraphs("""
         A contribution is only what a head wrote directly. Here the head with the largest contribution is
         ablated: its output is replaced by its mean over other images, and the later layers are computed
@@ -470,6 +485,10 @@ def _head_ablated(f: Facts) -> Step:
 
 
 def _one_path(f: Facts) -> Step:
+    """Return step 13: the largest contribution traced back to one source and one patch.
+
+    If the logit has no exact decomposition, the step gives the reason.
+    """
     *told, attempt = paragraphs("""
         A head’s output depends on what earlier layers wrote. With attention and norms held fixed, the head’s
         contribution is a sum over these earlier sources, and each source’s part is a sum over the tokens that

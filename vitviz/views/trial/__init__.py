@@ -144,6 +144,7 @@ class FaithfulnessView(View):
     extra_strings = (UNTRIED, *TITLES.values())
 
     def unsupported(self, subject: ViewContext) -> str | None:
+        """Return why no test is possible (no classifier, removed parts, untested survey), or None."""
         if subject.survey is not None:
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
@@ -151,6 +152,7 @@ class FaithfulnessView(View):
         return LocalizedText(WHOLE) if subject.trace.without else None
 
     def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
+        """Return the items to request for one image; for a survey only "standing" and "chart"."""
         over = subject.survey is not None
         return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
@@ -162,6 +164,10 @@ class FaithfulnessView(View):
         return None if subject.survey is None else lazy.trial_image_set.lead_chart(subject.survey, settings)
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
+        """Return the methods and the survey's number of images (None for one image), for JSON.
+
+        For one image also the two top classes, and "starts": True if the test is cheap.
+        """
         methods = [[name, TITLES[name]] for name in self.order(subject)]
         if subject.survey is not None:
             return {"methods": methods, "pictures": subject.survey.images}
@@ -170,6 +176,10 @@ class FaithfulnessView(View):
         return {"methods": methods, "pictures": None, "starts": PASSES * operations <= BY_ITSELF, "top": top}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+        """Return an item as JSON bytes: results of one method, curves, ranking or agreement.
+
+        Run the tests not yet cached; Unknown if the item needs a survey, or one image.
+        """
         compute = lazy.trial_compute
         if (name == "standing") is not (subject.survey is not None):
             raise Unknown(OF_ONE if subject.survey is not None else OF_MANY)
@@ -207,6 +217,7 @@ class FaithfulnessView(View):
         return json_bytes(compute.method_json(compute.evaluate_method(subject, target, *asked)))
 
     def available_now(self, subject: ViewContext, settings: Settings) -> bool:
+        """Return True for a survey, or if the results of every method are cached."""
         if subject.survey is not None:
             return True
         target, order = parse_target(subject, settings["target"]), self.order(subject)
@@ -226,11 +237,13 @@ class FaithfulnessView(View):
         return lazy.trial_compute.evaluate_all(subject, target, *asked)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return areas, curves and maps by method for one image; for a survey, its means."""
         if subject.survey is not None:
             return lazy.trial_image_set.arrays(subject.survey, settings)
         return lazy.trial_compute.result_arrays(self.results(subject, settings))
 
     def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
+        """Return the CSV table with a row per method, for one image or a survey."""
         if subject.survey is not None:
             return to_csv(lazy.trial_image_set.rows(subject.survey, settings))
         return lazy.trial_compute.result_csv(self.results(subject, settings))

@@ -256,5 +256,6 @@ def result_csv(trial: Faithfulness) -> bytes:
 
 
 def _sides(curves) -> np.ndarray:
+    """Return a map's removal curves, most then least relevant first: (side, score, step)."""
     sides = curves.most, curves.least
     return np.stack([np.stack([one.numpy() for one in side.values()]) for side in sides])

@@ -156,6 +156,7 @@ def _standing(rows, score: str) -> TextTable:
 
 
 def _columns(score: str) -> tuple[str, ...]:
+    """Return the five headings from rank to gap; areas and gap are in % unless in logits."""
     numbers = (LocalizedText("Most first ↓"), LocalizedText("Least first ↑"), LocalizedText("Gap ↑"))
     if score != "logit":
         numbers = tuple(join_texts(one, "%", by=" ") for one in numbers)
@@ -163,6 +164,7 @@ def _columns(score: str) -> tuple[str, ...]:
 
 
 def _starred(method: str, beats: bool) -> str:
+    """Return the method's title, with a star if the method does not beat random maps."""
     title = LocalizedText(TITLES[method])
     return title if beats else join_texts(title, "*", by=" ")
 
