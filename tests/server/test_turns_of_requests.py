@@ -198,7 +198,7 @@ def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
 ):
     """However many cameras a visitor has, the next frame's views wait while the first one's are made."""
     go, at_work = threading.Event(), []
-    looked = routes._looked_at
+    looked = routes._frame_answer
 
     def held(*given):
         at_work.append(request_context.visitor_name())

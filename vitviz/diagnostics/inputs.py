@@ -326,12 +326,12 @@ def _norm_placements(subject: CheckSubject) -> Alternatives:
 
     forms = [Overrides(block=form) for form in possible_block_forms(subject.model)[1:]]
     if not all(hasattr(block, "norm1") and hasattr(block, "norm2") for block in subject.model.blocks):
-        return _overridden(subject, forms)
+        return _alternatives_of(subject, forms)
     exchanged = LocalizedText("the two norms of every block exchanged")
-    return {**_overridden(subject, forms), exchanged: partial(subject.outputs, exchange)}
+    return {**_alternatives_of(subject, forms), exchanged: partial(subject.outputs, exchange)}
 
 
-def _overridden(subject: CheckSubject, changes: list[Overrides]) -> Alternatives:
+def _alternatives_of(subject: CheckSubject, changes: list[Overrides]) -> Alternatives:
     """Return the model's outputs under each change of settings, as functions, by the change's text."""
     return {
         change.text(): partial(subject.outputs, partial(change.applied, name=subject.name))
@@ -339,23 +339,23 @@ def _overridden(subject: CheckSubject, changes: list[Overrides]) -> Alternatives
     }
 
 
-def _heads(subject: CheckSubject) -> Alternatives:
+def _head_counts(subject: CheckSubject) -> Alternatives:
     """Return the alternatives with other plausible numbers of heads than the model's own."""
     attention = getattr(subject.model.blocks[0], "attn", None)
     own, usual = getattr(attention, "num_heads", None), likely_heads(subject.model.embed_dim)
-    return _overridden(subject, [Overrides(heads=count) for count in usual if count != own])
+    return _alternatives_of(subject, [Overrides(heads=count) for count in usual if count != own])
 
 
 def _poolings(subject: CheckSubject) -> Alternatives:
     """Return the alternatives with every other pooling that fits the model's tensors."""
-    return _overridden(subject, [Overrides(pool=pool) for pool in possible_poolings(subject.model)[1:]])
+    return _alternatives_of(subject, [Overrides(pool=pool) for pool in possible_poolings(subject.model)[1:]])
 
 
 def _activations(subject: CheckSubject) -> Alternatives:
     """Return the alternatives with each other activation in the MLPs; {} if the own is unknown."""
     own = activation_name(getattr(getattr(subject.model.blocks[0], "mlp", None), "act", None))
     others = [name for name in ACTIVATIONS if own and name != own]
-    return _overridden(subject, [Overrides(activation=name) for name in others])
+    return _alternatives_of(subject, [Overrides(activation=name) for name in others])
 
 
 COMPARISONS = (
@@ -398,5 +398,5 @@ COMPARISONS = (
     Comparison("pooling", LocalizedText("Pooling"), "Load the model with {best}.", _poolings),
     Comparison("activation", LocalizedText("Activation"), "Load the model with {best}.", _activations),
     # DeiT-Tiny gains 0.09 nats with twice its heads
-    Comparison("heads", LocalizedText("Number of heads"), "", _heads, verdict=False),
+    Comparison("heads", LocalizedText("Number of heads"), "", _head_counts, verdict=False),
 )  # fmt: skip

@@ -64,7 +64,7 @@ def random_values(rows: int, cols: int) -> tuple[Float64[Tensor, " value"], floa
     samples = [torch.randn(rows, cols, generator=generator) for _ in range(DRAWS)]
     values = torch.stack([singular_values(sample) for sample in samples])
     others = (values.sum(dim=0) - values) / (DRAWS - 1)
-    return values.mean(dim=0), max(map(_distance, values, others))
+    return values.mean(dim=0), max(map(_relative_distance, values, others))
 
 
 def singular_values(matrix: Float[Tensor, "row col"]) -> Float64[Tensor, " value"]:
@@ -75,7 +75,7 @@ def singular_values(matrix: Float[Tensor, "row col"]) -> Float64[Tensor, " value
     return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
 
 
-def _distance(values: Tensor, mean: Tensor) -> float:
+def _relative_distance(values: Tensor, mean: Tensor) -> float:
     """Return the norm of (values - mean) divided by that of the mean; both hold singular values."""
     return ((values - mean).norm() / mean.norm()).item()
 
@@ -104,7 +104,7 @@ def initial(subject: CheckSubject) -> Iterator[Finding]:
             constant.append(name)
             continue
         mean, spread = random_values(*matrix.shape)
-        ratio = _distance(singular_values(matrix), mean) / spread
+        ratio = _relative_distance(singular_values(matrix), mean) / spread
         nearest = min(nearest, ratio)
         if ratio < TIMES:
             untrained.append(name)

@@ -21,7 +21,7 @@ def lock_of(owner: object, name: str = "_lock") -> AbstractContextManager:
     return threading.RLock()
 
 
-def _renew() -> None:
+def _reset_after_fork() -> None:
     """Replace all registered locks by new ones in a forked process; limit torch to one thread there."""
     for owner, name in list(_owners.items()):
         setattr(owner, name, threading.RLock())
@@ -30,4 +30,4 @@ def _renew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_reset_after_fork)

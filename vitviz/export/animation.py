@@ -73,7 +73,7 @@ def check_video_format(form: str, seconds: float) -> None:
         raise VitvizError(f"Given {quoted(seconds)} seconds for each frame; expected 0.1 to 5.")
 
 
-def _each(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
+def _rendered_frames(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
     """Render and yield every frame in order; after each, call `told(done, total)`."""
     for number in range(len(reel)):
         yield reel[number]
@@ -99,7 +99,7 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
         encoder = write_frames(str(path), reel.size, **form, **said)
         try:
             encoder.send(None)
-            for frame, count in zip(_each(reel, told), times, strict=True):
+            for frame, count in zip(_rendered_frames(reel, told), times, strict=True):
                 for _ in range(count):
                     encoder.send(np.ascontiguousarray(frame))
         except OSError as error:  # the encoder did not start, or ended early
@@ -115,7 +115,10 @@ def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
     """Return a looping GIF with one palette of 256 colours; frame n lasts times[n] / rate seconds."""
     colours = _colours(reel)
     none = Image.Dither.NONE  # dithering dots would look like data
-    drawn = (Image.fromarray(frame).quantize(palette=colours, dither=none) for frame in _each(reel, told))
+    drawn = (
+        Image.fromarray(frame).quantize(palette=colours, dither=none)
+        for frame in _rendered_frames(reel, told)
+    )
     file = io.BytesIO()
     lasting = [round(1000 * count / rate) for count in times]
     next(drawn).save(file, "GIF", save_all=True, append_images=drawn, duration=lasting, loop=0)

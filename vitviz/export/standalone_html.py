@@ -206,7 +206,7 @@ def _parts(
         for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
             asked = dict(zip(item.depends, values, strict=True))
             query = "&".join(f"{name}={value}" for name, value in asked.items())
-            array = _array(view, subject, item, {**given, **asked})
+            array = _array_or_error(view, subject, item, {**given, **asked})
             # the key must match frontend/standalone_html.js
             parts[f"cell/{view.slug}/{item.name}?{query}"] = _encode_array(array)
     return parts
@@ -251,7 +251,7 @@ def _fitting(
     cost = {}
     for item in _drawn_items(view, subject, given):
         begun = time.monotonic()
-        array = _array(view, subject, item, given)
+        array = _array_or_error(view, subject, item, given)
         size = array.nbytes if isinstance(array, np.ndarray) else 0
         cost[item] = np.array([size, time.monotonic() - begun])
     while domains:
@@ -291,7 +291,9 @@ def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) 
     return found
 
 
-def _array(view: View, subject: ViewContext, item: Item, texts: SettingTexts) -> np.ndarray | VitvizError:
+def _array_or_error(
+    view: View, subject: ViewContext, item: Item, texts: SettingTexts
+) -> np.ndarray | VitvizError:
     """Return the array of a view's item for setting texts, or the VitvizError raised by computing it."""
     try:
         return view.array(subject, item.name, view.settings(texts, subject.about))

@@ -91,7 +91,9 @@ def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> Chart:
     return by_layer(np.asarray(values, float), more.pop("up", "") or unit, title, unit=unit, **more)
 
 
-def _map(values: Any, label: str, signed: bool, title: str = "", x="column", y="row", **more: Any) -> Matrix:
+def _matrix_chart(
+    values: Any, label: str, signed: bool, title: str = "", x="column", y="row", **more: Any
+) -> Matrix:
     """Return a matrix chart with a colour scale named `label`, symmetric about zero if `signed`."""
     values = np.asarray(values, float)
     low, high = (-symmetric_limit(values), symmetric_limit(values)) if signed else finite_range(values)
@@ -106,21 +108,23 @@ def _(tensor: NamedTensor) -> Charts:
     numbers, like = tuple(map(str, range(what.first, what.first + len(values)))), {"title": what.title}
     if what.axes == "layer head":
         chart = _by_layer(values, what.unit, what.title, first=what.first, up=what.unit)
-        return {what.title: _noted(chart, what.caption)}
+        return {what.title: _with_note(chart, what.caption)}
     if what.axes == "row col":
-        return {what.title: _noted(_map(values, what.unit, what.diverging, what.title), what.caption)}
+        return {
+            what.title: _with_note(_matrix_chart(values, what.unit, what.diverging, what.title), what.caption)
+        }
     if what.axes == "layer token":
-        found = _map(values, what.unit, what.diverging, x="token", y="depth", rows=numbers, **like)
-        return {what.title: _noted(found, what.caption)}
+        found = _matrix_chart(values, what.unit, what.diverging, x="token", y="depth", rows=numbers, **like)
+        return {what.title: _with_note(found, what.caption)}
     if what.axes == "depth depth2":
         other = tuple(map(str, range(what.first, what.first + values.shape[1])))
         scale = Scale("viridis", 0.0, 1.0, what.unit)
         found = Matrix(values, scale, "depth", "depth", what.title, rows=numbers, cols=other)
-        return {what.title: _noted(found, what.caption)}
-    return {what.title: _noted(_lens(tensor), what.caption)} if what.axes == "layer class" else {}
+        return {what.title: _with_note(found, what.caption)}
+    return {what.title: _with_note(_lens(tensor), what.caption)} if what.axes == "layer class" else {}
 
 
-def _noted(chart: Any, caption: str) -> Any:
+def _with_note(chart: Any, caption: str) -> Any:
     """Return a copy of a chart with the caption as its note; the chart itself for the caption ''."""
     return replace(chart, notes=(caption,)) if caption else chart
 
@@ -153,7 +157,10 @@ def _(found: Distances) -> Charts:
 @charts_of.register
 def _(found: Attribution) -> Charts:
     """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
-    return {"heads": _by_layer(found.heads, "logits"), "patches": _map(found.patches, "logits", True)}
+    return {
+        "heads": _by_layer(found.heads, "logits"),
+        "patches": _matrix_chart(found.patches, "logits", True),
+    }
 
 
 @charts_of.register
@@ -165,7 +172,7 @@ def _(found: AblationEffects) -> Charts:
 @charts_of.register
 def _(found: SaliencyMap) -> Charts:
     """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
-    return {"map": _map(found.map, found.method, found.signed)}
+    return {"map": _matrix_chart(found.map, found.method, found.signed)}
 
 
 @charts_of.register

@@ -89,14 +89,14 @@ def _naming_results(
     return wrapper
 
 
-def _rollout(asked: dict[str, Any]) -> TensorName:
+def _rollout_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes and caption of a rollout map; `asked` are the call's arguments by name."""
     trace = asked["trace"]
     first, last = asked["layers"] or (0, len(trace.layers) - 1)
     layers = "all layers" if asked["layers"] is None else f"layers {first + 1} to {last + 1}"
     caption = (
-        f"{trace.checkpoint}: from where attention carries information to {_asker(asked['query'])}; heads"
-        f" fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g},"
+        f"{trace.checkpoint}: from where attention carries information to {_query_in_words(asked['query'])};"
+        f" heads fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g},"
         f" {layers}."
     )
     return TensorName(
@@ -104,7 +104,7 @@ def _rollout(asked: dict[str, Any]) -> TensorName:
     )
 
 
-def _asker(query: Any) -> str:
+def _query_in_words(query: Any) -> str:
     """Return a rollout's query in words: "auto", "mean", a patch number or a prefix token's name."""
     if query == "auto":
         return "what the classifier reads"
@@ -113,7 +113,7 @@ def _asker(query: Any) -> str:
     return "all tokens" if query == "mean" else f"the {query} token"
 
 
-def _distance(asked: dict[str, Any]) -> TensorName:
+def _distance_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of attention distances, from the arguments by name."""
     alone = ", attention on patches alone" if asked["renormalise"] else ""
     caption = (
@@ -123,7 +123,7 @@ def _distance(asked: dict[str, Any]) -> TensorName:
     return TensorName("Attention distance", "layer head", "px", caption)
 
 
-def _similarity(asked: dict[str, Any]) -> TensorName:
+def _similarity_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of all patches' cosines to one patch, from arguments."""
     trace, centred = asked["trace"], ", the mean patch taken out" if asked["centred"] else ""
     patch, layer = asked["patch"], asked["layer"]
@@ -133,7 +133,7 @@ def _similarity(asked: dict[str, Any]) -> TensorName:
     return TensorName("Likeness of tokens", "row col", "cosine", caption, picture=trace.view.picture)
 
 
-def _norms(asked: dict[str, Any]) -> TensorName:
+def _norms_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of token norms by depth, from the arguments by name."""
     caption = (
         f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what enters block"
@@ -142,7 +142,7 @@ def _norms(asked: dict[str, Any]) -> TensorName:
     return TensorName("Norms of tokens", "layer token", "Euclidean norm", caption, first=0)
 
 
-def _lens(asked: dict[str, Any]) -> TensorName:
+def _lens_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of a logit lens, by class or by patch, from the arguments."""
     trace, now = asked["trace"], asked["form"] == "now"
     how = "the final norm applied afresh" if now else "the final norm held, so that differences are shares"
@@ -159,7 +159,7 @@ def _lens(asked: dict[str, Any]) -> TensorName:
     return TensorName("Logit lens", "layer class", "logit", caption, first=0, **about)
 
 
-def _positions(asked: dict[str, Any]) -> TensorName:
+def _positions_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of position embeddings' cosines, from the arguments."""
     caption = (
         f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the cosine of"
@@ -168,7 +168,7 @@ def _positions(asked: dict[str, Any]) -> TensorName:
     return TensorName("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
 
 
-def _cka(asked: dict[str, Any]) -> TensorName:
+def _cka_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of the CKA between depths of surveys, from the arguments."""
     one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
     caption = (
@@ -178,13 +178,13 @@ def _cka(asked: dict[str, Any]) -> TensorName:
     return TensorName("Likeness of representations", "depth depth2", "CKA", caption, first=0)
 
 
-attention_distance = _naming_results(analyses.attention_distance, _distance)
-cka = _naming_results(surveys.cka, _cka)
-logit_lens = _naming_results(attribution.logit_lens, _lens)
-position_similarity = _naming_results(attribution.position_similarity, _positions)
-rollout = _naming_results(analyses.rollout, _rollout)
-token_norms = _naming_results(analyses.token_norms, _norms)
-token_similarity = _naming_results(analyses.token_similarity, _similarity)
+attention_distance = _naming_results(analyses.attention_distance, _distance_name)
+cka = _naming_results(surveys.cka, _cka_name)
+logit_lens = _naming_results(attribution.logit_lens, _lens_name)
+position_similarity = _naming_results(attribution.position_similarity, _positions_name)
+rollout = _naming_results(analyses.rollout, _rollout_name)
+token_norms = _naming_results(analyses.token_norms, _norms_name)
+token_similarity = _naming_results(analyses.token_similarity, _similarity_name)
 
 
 class RecordList(NotebookTable, list):

@@ -129,7 +129,7 @@ def _frame_ancestor(name: str) -> str:
     return name
 
 
-def _most(name: str, kind: Callable[[Any], float], said: str) -> Any:
+def _limit_option(name: str, kind: Callable[[Any], float], said: str) -> Any:
     """Return the option of an upper limit, also read from VITVIZ_MAX_`name`; `said` ends its help."""
     return Option(envvar=f"VITVIZ_MAX_{name}", parser=kind, metavar="N", help=f"most {said}")
 
@@ -168,19 +168,20 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
             float, Option(help="of disk for uploads; the oldest are deleted first", **_CACHE)
         ] = Options.upload_quota // MB,
         max_tokens: Annotated[
-            int, _most("TOKENS", _WHOLE, "tokens of an input; attention's cost grows with their square")
+            int,
+            _limit_option("TOKENS", _WHOLE, "tokens of an input; attention's cost grows with their square"),
         ] = usual.tokens,
         max_seconds: Annotated[
-            float, _most("SECONDS", _TIME, "seconds of computing for one request")
+            float, _limit_option("SECONDS", _TIME, "seconds of computing for one request")
         ] = usual.seconds,
         max_passes: Annotated[
-            int, _most("PASSES", _WHOLE, "cheap passes at once; one expensive pass runs alongside")
+            int, _limit_option("PASSES", _WHOLE, "cheap passes at once; one expensive pass runs alongside")
         ] = usual.passes,
         max_video_seconds: Annotated[
-            float, _most("VIDEO_SECONDS", _TIME, "seconds of a video")
+            float, _limit_option("VIDEO_SECONDS", _TIME, "seconds of a video")
         ] = usual.video_seconds,
         max_video_frames: Annotated[
-            int, _most("VIDEO_FRAMES", _WHOLE, "frames kept of a video")
+            int, _limit_option("VIDEO_FRAMES", _WHOLE, "frames kept of a video")
         ] = usual.video_frames,
         share: Annotated[bool, Option("--share", help="create a public link through Gradio")] = False,
         dtype: Annotated[

@@ -123,13 +123,13 @@ def _traces(
         if kind == "unknown":
             kind, answer = run_passes(name, work, len(prepared), pickle.dumps(forward))
     except (gr.Error, RuntimeError, httpx.HTTPError) as error:  # quota, duration, queue, or a fork that died
-        raise Unavailable(_in_words(error)) from error
+        raise Unavailable(_unavailable_message(error)) from error
     if kind == "refused":
         raise answer
     return pickle.loads(answer)
 
 
-def _in_words(error: Exception) -> str:
+def _unavailable_message(error: Exception) -> str:
     """Return the message for the visitor that the GPU is unavailable, with the reason in an error."""
     title, said = getattr(error, "title", ""), str(getattr(error, "message", error)).strip().rstrip(".")
     reason = ": ".join(part for part in (title if title != "Error" else "", said) if part)

@@ -61,7 +61,7 @@ def draw_chart(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
     def up(value):
         return y + (high - np.asarray(value, float)) / (high - low) * area.height
 
-    _axes(drawing, panel, area, x, y, across, up)
+    _draw_axes(drawing, panel, area, x, y, across, up)
     if panel.bars is not None:
         bars = panel.bars
         for at, bottom, top, colour in zip(bars.x, bars.low, bars.high, bars.colours, strict=True):
@@ -93,7 +93,7 @@ def draw_chart(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
     draw_legend(drawing, panel, area, x, y + area.height + 2 * GAP + 2 * drawing.letters.line() + 0.6)
 
 
-def _axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, y: float, across, up) -> None:
+def _draw_axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, y: float, across, up) -> None:
     """Draw a chart's axes: horizontal grid lines, ticks with labels, and both axis labels.
 
     (x, y) is the plot's upper left in mm; `across` and `up` convert values to mm.
@@ -157,13 +157,15 @@ def draw(drawing: PageDrawing, panel: Panel, area: PanelLayout, x: float, y: flo
     plain = {Chart: draw_chart, Legend: draw_legend, TextTable: draw_table}
     if type(panel) in plain:
         return plain[type(panel)](drawing, panel, area, left, top)
-    {Map: _map, Tiles: _tiles, Matrix: _matrix}[type(panel)](drawing, panel, area, left, top, name)
+    {Map: _draw_map, Tiles: _draw_tiles, Matrix: _draw_matrix}[type(panel)](
+        drawing, panel, area, left, top, name
+    )
     if has_colour_bar(panel):
         bar = BAR + 0.5 + 2 * letters.line()
         _scale(drawing, panel.scale, left, y + area.tall - bar, max(area.width, min(STRIP, area.free)))
 
 
-def _map(drawing: PageDrawing, panel: Map, area: PanelLayout, x: float, y: float, name: str) -> None:
+def _draw_map(drawing: PageDrawing, panel: Map, area: PanelLayout, x: float, y: float, name: str) -> None:
     """Draw a map panel: the image, the values over it and frames around marked cells.
 
     (x, y) is the upper left corner in mm; `name` is the prefix of the drawn pictures' names.
@@ -206,7 +208,7 @@ def map_pixels(panel: Map) -> UInt8[np.ndarray, "tall wide 4"]:
     return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
 
 
-def _tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float, name: str) -> None:
+def _draw_tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float, name: str) -> None:
     """Draw a panel of small pictures in rows, with captions, numbers and a frame around the chosen.
 
     (x, y) is the upper left corner in mm.
@@ -279,7 +281,9 @@ def _tile_row_pixels(part: np.ndarray, panel: Tiles) -> UInt8[np.ndarray, "tall 
     return row
 
 
-def _matrix(drawing: PageDrawing, panel: Matrix, area: PanelLayout, x: float, y: float, name: str) -> None:
+def _draw_matrix(
+    drawing: PageDrawing, panel: Matrix, area: PanelLayout, x: float, y: float, name: str
+) -> None:
     """Draw a matrix panel: coloured cells, row and column names, axis labels, chosen cell's frame.
 
     (x, y) is the upper left corner in mm.

@@ -118,7 +118,7 @@ def share_scales(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
     >>> [spec.rows[0][0].scale.high for spec in share_scales(made)]
     [3, 3]
     """
-    found = map_by_position([spec.rows for spec in specs], _widest)
+    found = map_by_position([spec.rows for spec in specs], _with_common_range)
     return [replace(spec, rows=rows) for spec, rows in zip(specs, found, strict=True)]
 
 
@@ -128,7 +128,7 @@ def map_by_position(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence],
     return [tuple(tuple(place[i] for place in row) for row in made) for i in range(len(each))]
 
 
-def _widest(panels: Sequence[Panel]) -> Sequence[Panel]:
+def _with_common_range(panels: Sequence[Panel]) -> Sequence[Panel]:
     """Return one position's panels of several figures with a common range, the widest of all.
 
     The range is that of a chart's axes, else of the colour scale, if any.

@@ -273,13 +273,13 @@ def _by_channel(name: str, value: Any) -> tuple[float, ...]:
     return numbers
 
 
-def _listed(text: str) -> Any:
+def _parse_numbers(text: str) -> Any:
     """Parse one number to a float, or numbers separated by commas to a tuple of floats."""
     return tuple(map(float, text.split(","))) if "," in text else float(text)
 
 
 _READ = {
-    "heads": int, "mean": _listed, "std": _listed, "crop_pct": float, "crop_mode": str, "interpolation": str,
-    "activation": str, "epsilon": float, "pool": str, "block": str, "weights": str,
+    "heads": int, "mean": _parse_numbers, "std": _parse_numbers, "crop_pct": float, "crop_mode": str,
+    "interpolation": str, "activation": str, "epsilon": float, "pool": str, "block": str, "weights": str,
     "head_type": str, "bands": lambda text: tuple(map(int, text.split(","))),
 }  # fmt: skip

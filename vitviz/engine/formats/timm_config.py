@@ -102,7 +102,7 @@ def labels_of(config: Mapping[str, Any], classes: int, tag: str = "") -> tuple[s
         return labels if len(labels) == classes else ()
     # In practice 1000 classes are ImageNet-1k's; for other counts the tag must name an ImageNet subset.
     if classes == 1000 or any(part in tag for part in ("in12k", "in21k", "in22k")):
-        return _imagenet(classes)
+        return _imagenet_labels(classes)
     return ()
 
 
@@ -123,7 +123,7 @@ def parse_label_lines(text: str, classes: int, name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def _imagenet(classes: int) -> tuple[str, ...]:
+def _imagenet_labels(classes: int) -> tuple[str, ...]:
     """Return the labels of the ImageNet subset with this number of classes; () if there is none."""
     subset = infer_imagenet_subset({"num_classes": classes})
     return tuple(ImageNetInfo(subset).label_descriptions()) if subset else ()

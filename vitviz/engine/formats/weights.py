@@ -189,7 +189,7 @@ def _unpickled(path: Path) -> Any:
     except pickle.UnpicklingError as error:
         if not re.search(r"Unsupported (global|class|operand)|GLOBAL", str(error)):
             raise
-        raise _code(path, []) from error
+        raise _unsafe_pickle_error(path, []) from error
 
 
 def _require_harmless(path: Path) -> list[str]:
@@ -204,7 +204,7 @@ def _require_harmless(path: Path) -> list[str]:
                 limits.require_inflatable(path, archive)
                 pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
                 if any(entry.file_size > limits.HEADER for entry in pickles):
-                    raise _too_long(path)
+                    raise _too_long_error(path)
                 imported = [name for entry in pickles for name in _imports(archive.open(entry), path)]
     unusual = [name for name in dict.fromkeys(imported) if not _NEEDED.fullmatch(name)]
     options = [name for name in unusual if _OPTIONS.fullmatch(name)]
@@ -215,7 +215,9 @@ def _require_harmless(path: Path) -> list[str]:
         if name != _LIGHTNING and not any(re.fullmatch(names, name) for names in _OTHER_KINDS)
     ]
     if code:
-        raise _code(path, code, _LIGHTNING in foreign, any("torch.nn.modules." in name for name in imported))
+        raise _unsafe_pickle_error(
+            path, code, _LIGHTNING in foreign, any("torch.nn.modules." in name for name in imported)
+        )
     if foreign := [name for name in foreign if name != _LIGHTNING]:
         found = {
             kind for names, kind in _OTHER_KINDS.items() for name in foreign if re.fullmatch(names, name)
@@ -252,10 +254,10 @@ def _imports(file: IO[bytes], path: Path) -> Iterator[str]:
         elif argument == _LIGHTNING:
             yield _LIGHTNING
     if next(counted, None) is not None:
-        raise _too_long(path)
+        raise _too_long_error(path)
 
 
-def _too_long(path: Path) -> CheckpointError:
+def _too_long_error(path: Path) -> CheckpointError:
     """Return the CheckpointError for a file whose pickle is too long to be that of weights."""
     return CheckpointError(
         f"{path.name} was not opened: its pickle has more than {limits.HEADER:,} bytes or {_INSTRUCTIONS:,}"
@@ -264,7 +266,9 @@ def _too_long(path: Path) -> CheckpointError:
     )
 
 
-def _code(path: Path, wanted: list[str], lightning: bool = False, modules: bool = False) -> CheckpointError:
+def _unsafe_pickle_error(
+    path: Path, wanted: list[str], lightning: bool = False, modules: bool = False
+) -> CheckpointError:
     """Return the error for a pickle that imports disallowed names (`wanted`; empty if unknown).
 
     `lightning` and `modules` word it as a Lightning checkpoint or a whole pickled model.

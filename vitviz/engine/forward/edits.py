@@ -79,9 +79,11 @@ def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead
         changes[place] = (*changes.get(place, ()), lambda tokens: other.to(tokens).expand_as(tokens))
     heads = {layer: tuple(head for _, head in some) for layer, some in groupby(without.heads, itemgetter(0))}
     for layer, some in heads.items():
-        changes["heads", layer] = (_replaced(list(some), without.heads_as, instead.heads.get(layer)),)
+        changes["heads", layer] = (
+            _replacement_change(list(some), without.heads_as, instead.heads.get(layer)),
+        )
     for layer in without.mlps:
-        changes["mlp", layer] = (_replaced(slice(None), without.heads_as, instead.mlps.get(layer)),)
+        changes["mlp", layer] = (_replacement_change(slice(None), without.heads_as, instead.mlps.get(layer)),)
     return Edit(places, grid, heads, changes, without=without, kept=kept)
 
 
@@ -109,7 +111,7 @@ def heads_of(block: nn.Module) -> int:
     return int(getattr(getattr(block, "attn", block), "num_heads", 0))
 
 
-def _replaced(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
+def _replacement_change(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
     """Return a change that replaces `some` of axis 1 in an output: heads, or an MLP's tokens.
 
     `how` and `instead` are those of `replacement_value`; `instead` is None where `how` needs none.

@@ -87,7 +87,7 @@ def hooks_installed(
         for kind in kinds:
             wires.needed[kind] += 1
             if wires.needed[kind] == 1:
-                wires.handles[kind] = (_watching if kind else _attach_hooks)(model, blocks, wires)
+                wires.handles[kind] = (_attach_check_hooks if kind else _attach_hooks)(model, blocks, wires)
     _running.passes.append((wires, listener))
     try:
         yield
@@ -144,7 +144,9 @@ def _attach_hooks(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks)
     return handles
 
 
-def _watching(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
+def _attach_check_hooks(
+    model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks
+) -> list[RemovableHandle]:
     """Register the truth check's pre-hooks on the modules in blocks; return their handles."""
     watch = []
     for layer, block in enumerate(blocks):
@@ -190,7 +192,7 @@ class Hooks:
         by_place: defaultdict[tuple[str, int], list[TensorChange]] = defaultdict(list)
         for point, fn in self._asked:
             _, layer, moment = point.split(".")
-            by_place[moment, int(layer)].append(_checked(point, fn))
+            by_place[moment, int(layer)].append(_checking_hook(point, fn))
         return dict(by_place)
 
 
@@ -209,7 +211,7 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
         )
 
 
-def _checked(point: str, fn: TensorChange) -> TensorChange:
+def _checking_hook(point: str, fn: TensorChange) -> TensorChange:
     """Wrap a user hook to raise VitvizError if its result has another shape, dtype or device."""
 
     def change(tensor: Tensor) -> Tensor | None:

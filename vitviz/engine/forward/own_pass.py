@@ -237,7 +237,7 @@ def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None)
         bias = None if first.bias is None else torch.stack([call.bias for call in by_image])
         q, k, v = (torch.stack([getattr(call, name) for call in by_image]) for name in "qkv")
         calls.append([Call(q, k, v, bias, first.scale)])
-        entered.append(_entered(first, layer))
+        entered.append(_sampled_input(first, layer))
     tokens = [
         torch.stack(by_image) for by_image in zip(*(events.tokens for events, _ in images), strict=True)
     ]
@@ -282,7 +282,7 @@ def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
     return FollowedCall(**tensors, scale=call.scale, bias=bias, shape=call.shape)
 
 
-def _entered(call: FollowedCall, layer: int) -> AttentionInput:
+def _sampled_input(call: FollowedCall, layer: int) -> AttentionInput:
     """Return a layer's weighted values (query, width) at sampled queries, for the truth check."""
     queries = sampled_queries(call.shape[1], layer)
     values = rearrange(call.entered, "head query dim -> query (head dim)")

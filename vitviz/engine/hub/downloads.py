@@ -128,7 +128,7 @@ def cached_file(location: str, filename: str) -> Path | None:
 def cached_weights(location: str) -> Path | None:
     """Return the cached weights file of a repository, an index only with all its shards; None for none."""
     there = (cached_file(location, name) for name in HUB_FILES)
-    return next((found for found in there if found and _whole(location, found)), None)
+    return next((found for found in there if found and _all_shards_cached(location, found)), None)
 
 
 def is_cached(checkpoint: Checkpoint) -> bool:
@@ -322,7 +322,7 @@ def _verify(path: Path, job: _Job, what: str) -> None:
         )
 
 
-def _whole(location: str, weights: Path) -> bool:
+def _all_shards_cached(location: str, weights: Path) -> bool:
     """Return True unless the weights are a shard index that is damaged or lacks a cached shard."""
     try:
         return not is_index(weights) or all(cached_file(location, name) for name in shard_names(weights))
@@ -354,12 +354,12 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
             errors.HFValidationError,
             f"{quoted(repo)} cannot be a repository's name; expected is organisation/name.",
         ),
-        (errors.FileMetadataError, _no_hub()),
+        (errors.FileMetadataError, _no_hub_message()),
     ):
         if isinstance(error, kind):
             return HubError(sentence)
     if isinstance(error, errors.HfHubHTTPError):
-        return HubError(_status(error.response.status_code, repo))
+        return HubError(_status_message(error.response.status_code, repo))
     if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         return _in_words(error.__cause__, repo, filename)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -367,16 +367,16 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
             f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the"
             " server."
         )
-    return HubError(_connection(error, repo, filename))
+    return HubError(_connection_message(error, repo, filename))
 
 
-def _no_hub() -> str:
+def _no_hub_message() -> str:
     """Return the error sentence for an endpoint that answers, but not as a model hub."""
     proxy = "Check HF_ENDPOINT and the proxy settings"
     return f"{constants.ENDPOINT} answered, but not as a model hub does. {proxy}."
 
 
-def _status(status: int, repo: str) -> str:
+def _status_message(status: int, repo: str) -> str:
     """Return the error sentence for an HTTP status of the hub, with the remedy."""
     log_in, many = "Log in with `hf auth login`", "The hub has had too many requests from here (429)"
     refused = (
@@ -388,7 +388,7 @@ def _status(status: int, repo: str) -> str:
     }.get(status, f"The hub answered {status} when asked for {repo}. Try again later.")  # fmt: skip
 
 
-def _connection(error: Exception, repo: str, filename: str) -> str:
+def _connection_message(error: Exception, repo: str, filename: str) -> str:
     """Return the error sentence for a failed connection, timeout or broken-off download."""
     # httpx's errors by name, because the module's name changes with the library
     kinds = {kind.__name__ for kind in type(error).__mro__}
@@ -409,7 +409,7 @@ _ours = threading.local()
 def _require_hash(etag: str | None) -> str:
     """Return the announced hash of a file; HubError for none or an impossible one."""
     if not etag:
-        raise HubError(_no_hub())
+        raise HubError(_no_hub_message())
     if not _HASH.fullmatch(etag):
         raise HubError(
             f"The hub ({constants.ENDPOINT}) announces something else than a file's hash, so nothing was"
@@ -423,8 +423,8 @@ def _checked_answers() -> Iterator[None]:
     """Check this thread's answers from the hub: HubError for one that could lead out of the cache."""
     client = get_session()
     hooks = client.event_hooks
-    if _check not in hooks.get("response", []):
-        client.event_hooks = {**hooks, "response": [*hooks.get("response", []), _check]}
+    if _check_response not in hooks.get("response", []):
+        client.event_hooks = {**hooks, "response": [*hooks.get("response", []), _check_response]}
     _ours.asking = True
     try:
         yield
@@ -432,7 +432,7 @@ def _checked_answers() -> Iterator[None]:
         _ours.asking = False
 
 
-def _check(response: Any) -> None:
+def _check_response(response: Any) -> None:
     """Raise HubError for an HTTP answer whose revision or file hash is malformed.
 
     Answers outside this thread's `_checked_answers` are ignored.

@@ -48,8 +48,11 @@ def all_snapshots(checkpoint: Checkpoint) -> list[Snapshot]:
     rows = _rows(_model_folder(checkpoint) / "film.csv")
     last = rows.get("model.safetensors", {})
     step_of = _number(last.get("step"))
-    listed = [_frame(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {})) for step, path in steps]
-    return [*listed, _frame(name, None if step_of is None else int(step_of), last)]
+    listed = [
+        _snapshot_of_row(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {}))
+        for step, path in steps
+    ]
+    return [*listed, _snapshot_of_row(name, None if step_of is None else int(step_of), last)]
 
 
 def snapshot_files(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
@@ -110,7 +113,7 @@ def _rows(table: Path) -> dict[str, dict[str, str]]:
         return {}
 
 
-def _frame(name: str, step: int | None, row: dict[str, str]) -> Snapshot:
+def _snapshot_of_row(name: str, step: int | None, row: dict[str, str]) -> Snapshot:
     """Return the snapshot of a name and step with the figures of its film.csv row ({} for none)."""
     figures = (_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1"))
     return Snapshot(name, step, *figures, averaged=row.get("weights") == "average")

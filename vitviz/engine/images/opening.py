@@ -300,7 +300,7 @@ def _identified(name: str, data: bytes) -> Image.Image:
         try:
             return HeifImageFile(io.BytesIO(data), "")
         except Exception as error:  # as below
-            raise _undecodable(name, "HEIC") from error
+            raise _undecodable_error(name, "HEIC") from error
     # Use Pillow's table of readers, not Image.open, which applies a global size limit before the size is
     # known and cannot tell a damaged image from a file that is not an image.
     Image.init()
@@ -311,7 +311,7 @@ def _identified(name: str, data: bytes) -> Image.Image:
         try:
             return reader(io.BytesIO(data), "")
         except Exception as error:  # readers raise nearly anything on broken headers
-            raise _undecodable(name, title) from error
+            raise _undecodable_error(name, title) from error
     what = "is not a picture that can be read" if data else "is empty"
     raise ImageError(
         f"{name} {what}: expected a {READABLE} file. Choose another file, or save the picture as one of"
@@ -383,7 +383,7 @@ def _upright_rgb(name: str, image: Image.Image) -> Image.Image:
     except ImageError:
         raise
     except Exception as error:  # decoders raise nearly anything on broken pixels
-        raise _undecodable(name, FORMATS.get(image.format or "", "picture")) from error
+        raise _undecodable_error(name, FORMATS.get(image.format or "", "picture")) from error
     # the info still has the tag, which would turn the image again if it were opened again
     turned.info.clear()
     return turned
@@ -397,7 +397,7 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _undecodable(name: str, title: str) -> ImageError:
+def _undecodable_error(name: str, title: str) -> ImageError:
     """Return the error for an image file that cannot be decoded; `title` is a format such as 'HEIC'."""
     return ImageError(
         f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of"

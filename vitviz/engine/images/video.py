@@ -120,7 +120,7 @@ def _animated(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[
     except EOFError:  # no more frames
         return
     except Exception as error:  # readers raise nearly anything on broken files
-        raise ImageError(_damaged(name, number)) from error
+        raise ImageError(_damaged_message(name, number)) from error
 
 
 def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[float, FramePixels]]:
@@ -172,10 +172,10 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
     if ended in (-9, -24):  # signals sent by ulimit
         raise TooMuch(f"{name} takes more than {SECONDS} s to decode: expected a shorter or smaller video.")
     if ended != 0 or wrong.is_set():
-        raise ImageError(_damaged(name, number))
+        raise ImageError(_damaged_message(name, number))
 
 
-def _damaged(name: str, frames: int) -> str:
+def _damaged_message(name: str, frames: int) -> str:
     """Return the error message for a video of which only `frames` frames could be decoded."""
     return (
         f"{name} could be decoded for {frames:,} frames and no more: it has no picture, breaks off, is"

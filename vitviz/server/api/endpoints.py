@@ -527,7 +527,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     parameters = [_parameter("image", ImageInput)] if of_picture else []
     parameters.append(_parameter("checkpoint", str, ""))
     parameters += [_parameter("second", str, "")] if view.paired else []
-    parameters += [_setting(control) for control in controls]
+    parameters += [_setting_parameter(control) for control in controls]
     parameters += [_parameter("without", str, "")] if of_picture else []
     signature = inspect.Signature(parameters, return_annotation=dict)
     answer.__signature__, answer.__name__ = signature, view.slug
@@ -545,7 +545,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     return answer
 
 
-def _setting(control: Control) -> inspect.Parameter:
+def _setting_parameter(control: Control) -> inspect.Parameter:
     """Return the parameter of a derived endpoint for a setting, with type and default of its control."""
     kind, default = str, control.start()
     if isinstance(control, Choice):

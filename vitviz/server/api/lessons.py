@@ -204,13 +204,13 @@ def _write(
             data = service.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", service.image(key, "input"), zipfile.ZIP_STORED)
-    about = _about(subject, settings, left_out, surveys)
+    about = _run_description(subject, settings, left_out, surveys)
     about |= {} if folder else {"lesson": lesson_manifest(service, key, given)}
     archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 
 
-def _about(
+def _run_description(
     subject: ViewContext, settings: Mapping[str, Any], left_out: Mapping[str, str], surveys: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return a run's JSON description for its zip: checkpoint, image, grid, prediction and settings.
@@ -260,10 +260,10 @@ def _arrays(archive: zipfile.ZipFile) -> str:
 
 def read_lesson(data: bytes) -> Lesson:
     """Read a lesson from a zip. Raises NoZip or NoLesson. Settings that fit no view are skipped."""
-    return _read(io.BytesIO(data))
+    return _read_zip(io.BytesIO(data))
 
 
-def _read(file: BinaryIO) -> Lesson:
+def _read_zip(file: BinaryIO) -> Lesson:
     """Read a lesson from a zip file. Raise NoZip or NoLesson; settings that fit no view are skipped."""
     from vitviz.engine.images.opening import MAX_BYTES
     from vitviz.traces.head_type import HEAD_TYPES
@@ -301,6 +301,6 @@ def open_lesson(folder: Path, name: Any) -> Lesson:
         raise Unknown(GONE)
     try:
         with path.open("rb") as file:
-            return _read(file)
+            return _read_zip(file)
     except OSError:
         raise Unknown(GONE) from None

@@ -57,8 +57,8 @@ def parse_link(query: Mapping[str, Any]) -> Link:
         view.slug if view else None,
         _name(query.get("second", "")),
         _name(query.get("size", "")),
-        _edits(Ablation, query.get("without", ""), LONGEST),
-        _edits(ImageEdits, query.get("strokes", "")),
+        _normal_text(Ablation, query.get("without", ""), LONGEST),
+        _normal_text(ImageEdits, query.get("strokes", "")),
         accepted_settings(view, query) if view else {},
     )
 
@@ -85,7 +85,7 @@ def link_base() -> str:
     return f"https://{host}/" if _HOST.fullmatch(host) else ""
 
 
-def _edits(kind: type[Ablation | ImageEdits], text: str, most: int | None = None) -> str | None:
+def _normal_text(kind: type[Ablation | ImageEdits], text: str, most: int | None = None) -> str | None:
     """Return the normal form of an ablation's or edits' text; None if empty, invalid or above `most`."""
     try:
         return kind.parse(text).text() or None if most is None or len(text) <= most else None

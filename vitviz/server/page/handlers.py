@@ -105,7 +105,7 @@ class Handlers:
 
     def sample(self, state: dict, event: gr.EventData) -> list:
         """Show a sample."""
-        name = _text(event, "name")
+        name = _text_field(event, "name")
         if name not in [sample.name for sample in samples.samples()]:
             return self.page.unchanged()
         return self.page.attempt(
@@ -125,7 +125,7 @@ class Handlers:
 
     def frame(self, state: dict, event: gr.EventData) -> list:
         """Switch to another training snapshot; the result carries the request's ticket."""
-        name, ticket = _text(event, "name"), event_data(event).get("ticket")
+        name, ticket = _text_field(event, "name"), event_data(event).get("ticket")
 
         def look(state: dict) -> list:
             film = self.page.checkpoint(state).partition("@")[0]
@@ -155,31 +155,31 @@ class Handlers:
 
     def compare(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Show a pair chosen by the button under the picker; an empty pair ends the comparison."""
-        pair = _text(event, "pair")
+        pair = _text_field(event, "pair")
         return self.pair(state, pair, progress) if pair else self.page.again(state, {"second": ""})
 
     def take_away(self, state: dict, event: gr.EventData) -> list:
         """Ablate or restore heads, MLPs or patches in every view."""
-        text = _text(event, "text")
+        text = _text_field(event, "text")
         if text is None or len(text) > 4_000:
             return self.page.unchanged()
         return self.page.again(state, {"without": text})
 
     def retouch(self, state: dict, event: gr.EventData) -> list:
         """Replace the edits of the image."""
-        text = _text(event, "strokes")
+        text = _text_field(event, "strokes")
         return self.page.unchanged() if text is None else self.page.again(state, {"strokes": text})
 
     def assume(self, state: dict, event: gr.EventData) -> list:
         """Set values that the checkpoint's file does not state; an empty text clears them."""
-        text = _text(event, "said")
+        text = _text_field(event, "said")
         if text is None:
             return self.page.unchanged()
         return self.page.again(state, {}, named=lambda name: assumed.name_with(name, text))
 
     def save_settings(self, state: dict, event: gr.EventData) -> list:
         """Write the settings and the given class names to a config beside the checkpoint's weights."""
-        labels = _text(event, "labels") or ""
+        labels = _text_field(event, "labels") or ""
         return self.page.again(
             state, {}, named=lambda name: assumed.save_settings(self.service, name, labels)
         )
@@ -238,14 +238,16 @@ class Handlers:
                 state, {}, named=lambda name: named(name, uploads.read_upload(path), called)
             )
             return [*page, gr.skip(), gr.skip(), None]
-        return self._taught(state, lambda: lessons.read_lesson(uploads.read_upload(path)), progress)
+        return self._restore_lesson(state, lambda: lessons.read_lesson(uploads.read_upload(path)), progress)
 
     def learn(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Open a lesson of the server by its name."""
-        folder, name = self.service.settings.lessons, _text(event, "name")
-        return self._taught(state, lambda: lessons.open_lesson(folder, name), progress)
+        folder, name = self.service.settings.lessons, _text_field(event, "name")
+        return self._restore_lesson(state, lambda: lessons.open_lesson(folder, name), progress)
 
-    def _taught(self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress) -> list:
+    def _restore_lesson(
+        self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress
+    ) -> list:
         """Render the page for the lesson from `found`; a refused lesson leaves the page unchanged.
 
         Return `outputs`, the lessons panel, the tab, and None to empty the file input.
@@ -288,7 +290,7 @@ class Handlers:
         return self.page.show({**state, **wanted}, picture, first, report)
 
 
-def _text(event: gr.EventData, name: str) -> str | None:
+def _text_field(event: gr.EventData, name: str) -> str | None:
     """Return the text field `name` of an event's data; None if it is missing or no text."""
     text = event_data(event).get(name)
     return text if isinstance(text, str) else None

@@ -99,7 +99,7 @@ class ImageSetPanel:
                 said = text_to_json(" ".join(map(str, survey.skipped)))
                 yield self._page(now, slug, done=[slug, *done], told=said)
         except (VitvizError, KeyError) as error:
-            yield self._as_it_was(state, error)
+            yield self._unchanged_with_error(state, error)
 
     def single(self, state: dict, event: gr.EventData) -> list:
         """Return state, figures and panel for the single image."""
@@ -112,7 +112,7 @@ class ImageSetPanel:
         try:
             return self._service.sessions.settled(state, without)
         except (VitvizError, KeyError) as error:
-            return self._as_it_was(state, error)
+            return self._unchanged_with_error(state, error)
 
     def _page(self, now: dict, slug: str, **more: Any) -> list:
         """Return state, figures and panel for the state `now`; render only figures of view `slug`."""
@@ -121,7 +121,7 @@ class ImageSetPanel:
             drawn += figures_of(view, self._service, now) if view.slug == slug else [gr.skip()] * 2
         return [now, *drawn, panel_value(self._service, now, **more)]
 
-    def _as_it_was(self, state: dict, error: Exception) -> list:
+    def _unchanged_with_error(self, state: dict, error: Exception) -> list:
         """Return updates that keep state and figures, and show the error in the panel."""
         return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
 

@@ -274,7 +274,7 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
         return {}
     video = asked.get("video", "") if "at" in asked else ""
     with service.frames.passing(data, video, stays=True) as picture:
-        answer = _looked_at(service, picture, [key, second], views)
+        answer = _frame_answer(service, picture, [key, second], views)
         if video:
             of = service.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
@@ -362,7 +362,7 @@ def _sample(name: str) -> bytes:
     return data.getvalue()
 
 
-def _looked_at(service: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
+def _frame_answer(service: AnalysisService, picture: str, keys: list[str], views: Any) -> dict[str, Any]:
     """Return a frame's key, preferred size in px, predictions, image, and figures by view.
 
     `keys` are the run keys of the first and second checkpoint ('' for none), `views` are slugs.

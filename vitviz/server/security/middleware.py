@@ -343,13 +343,13 @@ class PageCalls:
             raise Refused(404, f"There is no endpoint of this name: expected one of {known}.")
         number, parameters = self._public[name]
         if spelled:
-            return _check_spelled(name, parameters, body)
+            return _check_parameter_names(name, parameters, body)
         if body.get("fn_index") not in (None, number):
             raise Refused(422, f"fn_index is not that of {name}. Leave it out.")
         data = body.get("data")
         if not isinstance(data, list) or len(data) != len(parameters):
             expected = f"{len(parameters)} values ({_signature(parameters)})"
-            raise Refused(422, f"{name} takes {expected} and was given {_count(data)}.")
+            raise Refused(422, f"{name} takes {expected} and was given {_count_in_words(data)}.")
 
     def _check_numbered(self, body: dict) -> None:
         """Raise Refused unless `fn_index` is a listener and its `data` has enough valid values."""
@@ -359,7 +359,7 @@ class PageCalls:
         inputs = self._inputs[number]
         if not isinstance(data, list) or len(data) < len(inputs):
             expected = f"data of {len(inputs)} values"
-            raise Refused(422, f"This listener takes {expected}, but was given {_count(data)}.")
+            raise Refused(422, f"This listener takes {expected}, but was given {_count_in_words(data)}.")
         for block, value in zip(inputs, data, strict=False):
             model = getattr(block, "data_model", None)  # on the page, only file inputs have one
             try:
@@ -369,7 +369,7 @@ class PageCalls:
                 raise Refused(422, uploads.NOT_UPLOADED) from None
 
 
-def _check_spelled(name: str, parameters: list[inspect.Parameter], body: dict) -> None:
+def _check_parameter_names(name: str, parameters: list[inspect.Parameter], body: dict) -> None:
     """Raise Refused if a request by parameter name lacks a required value or has an unknown name."""
     missing = [one.name for one in parameters if one.default is one.empty and one.name not in body]
     unknown = body.keys() - {one.name for one in parameters}
@@ -379,7 +379,7 @@ def _check_spelled(name: str, parameters: list[inspect.Parameter], body: dict) -
         raise Refused(422, f"{name} takes {_signature(parameters)}, but {wrong}.")
 
 
-def _count(data: Any) -> str:
+def _count_in_words(data: Any) -> str:
     """Return the number of values in a request's data as text; "no list" if it is not a list."""
     return f"{len(data)} values" if isinstance(data, list) else "no list"
 

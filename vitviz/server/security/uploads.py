@@ -95,20 +95,20 @@ _parts: ContextVar[list[Any] | None] = ContextVar("vitviz_parts", default=None)
 def protect_files(paths: Iterable[Any]) -> Iterator[None]:
     """Protect files from deletion inside the context."""
     names = [os.path.realpath(path) for path in paths]
-    _take(names)
+    _count_use(names)
     try:
         yield
     finally:
-        _release(names)
+        _end_use(names)
 
 
-def _take(names: Iterable[str]) -> None:
+def _count_use(names: Iterable[str]) -> None:
     """Count resolved paths of files as in use, which protects them from `Quota.make_room`."""
     with _lock:
         _used.update(names)
 
 
-def _release(names: Iterable[str]) -> None:
+def _end_use(names: Iterable[str]) -> None:
     """End one use of each resolved path; a file without further uses may be deleted again."""
     with _lock:
         _used.subtract(names)
@@ -133,7 +133,7 @@ def remove_incomplete_parts() -> Iterator[None]:
                 part.close()
             with contextlib.suppress(OSError):
                 Path(part.name).unlink(missing_ok=True)
-        _release(os.path.realpath(part.name) for part in parts)
+        _end_use(os.path.realpath(part.name) for part in parts)
 
 
 def _part(*given: Any, **named: Any) -> Any:
@@ -141,7 +141,7 @@ def _part(*given: Any, **named: Any) -> Any:
     part, parts = _temporary(*given, **named), _parts.get()
     if parts is not None:
         parts.append(part)
-        _take([os.path.realpath(part.name)])
+        _count_use([os.path.realpath(part.name)])
     return part
 
 

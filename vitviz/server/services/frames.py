@@ -58,7 +58,7 @@ class FrameStore:
         with self._lock:
             earlier = [name for name, (owner, *_) in self._standing.items() if owner == whose]
             if not self._standing:
-                self._watch()
+                self._schedule_sweep()
             self._standing[image] = whose, time.monotonic(), video
         for name in earlier[: 1 - MOST]:
             self.forget(name)
@@ -89,14 +89,14 @@ class FrameStore:
         If the frame was deleted meanwhile, its results are deleted afterwards.
         """
         picture = self.picture(key)
-        self._mark(picture, float("inf"))
+        self._set_last_use(picture, float("inf"))
         try:
             yield picture is not None
         finally:
-            if picture is not None and not self._mark(picture, time.monotonic()):
+            if picture is not None and not self._set_last_use(picture, time.monotonic()):
                 self._forget(picture, {key})
 
-    def _mark(self, picture: str | None, at: float) -> bool:
+    def _set_last_use(self, picture: str | None, at: float) -> bool:
         """Set the time of a frame's last use (monotonic seconds; inf keeps it).
 
         Return False if the image is no frame or was deleted.
@@ -120,7 +120,7 @@ class FrameStore:
         self._forget_results({picture} | keys | self._runs.forget(picture))
         self._images.forget(picture)
 
-    def _watch(self) -> None:
+    def _schedule_sweep(self) -> None:
         """Start a daemon timer that calls `_sweep` once, after half of LASTS seconds."""
         timer = threading.Timer(LASTS / 2, self._sweep)
         timer.daemon = True
@@ -132,7 +132,7 @@ class FrameStore:
         with self._lock:
             old = [name for name, (_, used, _) in self._standing.items() if now - used > LASTS]
             if len(old) < len(self._standing):
-                self._watch()
+                self._schedule_sweep()
         for name in old:
             self.forget(name)
 

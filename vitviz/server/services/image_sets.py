@@ -85,11 +85,11 @@ class ImageSets:
     def answering(self, given: str, key: str) -> Iterator[None]:
         """Compute predictions of a set's visible images in batches."""
         run = self._runs.run(key)
-        for survey in self._over(run, self.pictures(given)[:SEEN], "similarity"):
-            self._hear(given, run, survey)
+        for survey in self._survey_in_batches(run, self.pictures(given)[:SEEN], "similarity"):
+            self._store_predictions(given, run, survey)
             yield
 
-    def _hear(self, given: str, run: Run, survey: Any) -> None:
+    def _store_predictions(self, given: str, run: Run, survey: Any) -> None:
         """Store the predictions in a survey for the first SEEN images of the set `given`.
 
         An unreadable image or one without a prediction gets [].
@@ -129,13 +129,15 @@ class ImageSets:
         surveys, film = (), {}
         runs = [self._runs.run(one) for one in (key, second) if one]
         asked = "all" if paired else ""
-        for surveys in zip(*(self._over(run, paths, asked, protocol) for run in runs), strict=False):
+        for surveys in zip(
+            *(self._survey_in_batches(run, paths, asked, protocol) for run in runs), strict=False
+        ):
             if given:
-                self._hear(given, runs[0], surveys[0])
+                self._store_predictions(given, runs[0], surveys[0])
             yield self._kept(surveys, film), surveys[0]
         for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
             asked = "similarity" if film else "all"
-            *_, film[step] = self._over(self._at(runs[0], name), paths, asked)
+            *_, film[step] = self._survey_in_batches(self._at(runs[0], name), paths, asked)
             yield self._kept(surveys, film), surveys[0]
 
     def sampled(self, run: Run, asked: str = "all") -> Any:
@@ -170,10 +172,12 @@ class ImageSets:
         """Return the finished survey of the sample crops for a run: measure `asked`, or "all"."""
         from vitviz.surveys import sample_crops
 
-        *_, survey = self._over(run, sample_crops(), asked)
+        *_, survey = self._survey_in_batches(run, sample_crops(), asked)
         return survey
 
-    def _over(self, run: Run, pictures: Sequence, asked: str, protocol: str = "") -> Iterator[Any]:
+    def _survey_in_batches(
+        self, run: Run, pictures: Sequence, asked: str, protocol: str = ""
+    ) -> Iterator[Any]:
         """Yield the growing survey of images with a run's checkpoint, one batch and turn at a time.
 
         `asked`: a measure, "all", or "" for the usual ones; a `protocol` tests maps by image.

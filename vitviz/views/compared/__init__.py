@@ -230,8 +230,8 @@ class SimilarityView(View):
         pair = settings["against"] in ("beside", "before")
         other = compared_survey(subject, settings).checkpoint if pair else subject.checkpoint
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
-        along = LocalizedText("training step") if film else _depth(other)
-        down, cols = _depth(subject.checkpoint), tuple(map(str, steps))
+        along = LocalizedText("training step") if film else _depth_axis_title(other)
+        down, cols = _depth_axis_title(subject.checkpoint), tuple(map(str, steps))
         axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
         none = join_texts(LocalizedText("no CKA"), LocalizedText("all images are identical at this depth"))
 
@@ -283,11 +283,11 @@ class SimilarityView(View):
         survey = survey_to_show(subject)
         found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
         found["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
-        found |= _known(layer_curves(survey), "")
+        found |= _available_curves(layer_curves(survey), "")
         if settings["against"] == "film":
             found["steps"] = self.item(subject, "steps", settings)
         if (other := compared_survey(subject, settings)) is not None:
-            curves = _known(layer_curves(other), "second_")
+            curves = _available_curves(layer_curves(other), "second_")
             found |= {"second_checkpoint": np.asarray(other.checkpoint), **curves}
         return found
 
@@ -323,7 +323,7 @@ def compared_survey(subject: ViewContext, settings: Settings) -> Any | None:
     return None if subject.beside is None else survey_to_show(subject.beside)
 
 
-def _depth(checkpoint: str) -> LocalizedText:
+def _depth_axis_title(checkpoint: str) -> LocalizedText:
     """Return the title of an axis of depths: that of the named checkpoint."""
     return LocalizedText("depth of {checkpoint}", checkpoint=checkpoint)
 
@@ -351,7 +351,7 @@ def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
     return film[list(film)[frame]].images
 
 
-def _known(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
+def _available_curves(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
     """Return the curves that are not entirely NaN; their names get the prefix `before`."""
     return {before + name: values for name, values in found.items() if not np.isnan(values).all()}
 

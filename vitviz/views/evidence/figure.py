@@ -24,7 +24,7 @@ def spec(view, subject, settings, asked) -> FigureSpec:
     label = LocalizedText("Relevance of each patch, in the method’s own units")
     label = _share(subject, settings) if direct else label
     marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
-    what = _upstream_caption(subject, settings) if deeper else _what(settings)
+    what = _upstream_caption(subject, settings) if deeper else _map_caption(settings)
     title = join_texts(target_name(subject, settings["target"]), what)
     main = map_over_image(subject, asked, values, Scale("balance", -most, most, label), title, marks)
     if deeper:
@@ -60,7 +60,7 @@ def _writers(view, subject, settings, main, asked) -> FigureSpec:
     return FigureSpec(((main, chart), (*held, wall)), notes, width=WIDE)
 
 
-def _what(settings) -> str:
+def _map_caption(settings) -> str:
     """Return the caption of the map: the method, or the heads whose contributions are summed."""
     if settings["method"] != "ledger":
         return TITLES[settings["method"]]
@@ -83,7 +83,7 @@ def _notes(view, subject, settings) -> list[str]:
         said = LocalizedText(
             "Sum of map, prefix tokens and constants; {rest} remains unexplained.", rest=fixed(rest)
         )
-        return [_balance(subject, settings, explained, logit), said]
+        return [_sum_note(subject, settings, explained, logit), said]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
     lines = [(LocalizedText("patches"), patches)]
@@ -96,7 +96,7 @@ def _notes(view, subject, settings) -> list[str]:
     held = [LocalizedText(HELD)] if settings["difference"] == "on" else []
     parts = [join_texts(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
     return [
-        join_texts(_balance(subject, settings, total, logit), join_texts(*parts, by=" "), by=" = "),
+        join_texts(_sum_note(subject, settings, total, logit), join_texts(*parts, by=" "), by=" = "),
         *held,
     ]
 
@@ -107,7 +107,7 @@ def _added(value: float, place: int) -> str:
     return f"{sign}{abs(value):.2f}"
 
 
-def _balance(subject, settings, total: float, logit: float) -> LocalizedText:
+def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
     """Return the note that compares the sum of the contributions, `total`, with the logit.
 
     For classes given as vectors, it also gives the logit as scale × cosine + bias.

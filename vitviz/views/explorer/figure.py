@@ -65,11 +65,11 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     asks = settings["direction"] == "column" and not rollout
     named = token_name(grid, token)
     what = LocalizedText("attention to: {token}" if asks else "attention from: {token}", token=named)
-    title = join_texts(_where(settings), what)
+    title = join_texts(_caption(settings), what)
     return map_over_image(subject, asked, values, scale, title, marks)
 
 
-def _where(settings) -> str:
+def _caption(settings) -> str:
     """Return the caption of a map: layer and head, layer and mean of heads, or rollout."""
     if settings["show"] == "rollout":
         return LocalizedText("Rollout")

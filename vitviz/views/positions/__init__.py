@@ -68,10 +68,10 @@ class PositionsView(View):
 
         Colours are therefore comparable between snapshots. At large sizes only this snapshot is used.
         """
-        low, high = subject.once_of_weights("ends", lambda: self._ends(subject)).tolist()
+        low, high = subject.once_of_weights("ends", lambda: self._cosine_range(subject)).tolist()
         return {"minimum": low, "maximum": high, "kind": subject.inspector.position_kind()}
 
-    def _ends(self, subject: ViewContext) -> np.ndarray:
+    def _cosine_range(self, subject: ViewContext) -> np.ndarray:
         """Return the lowest and highest cosine of different patches over all training snapshots.
 
         Above MOST patches, only this snapshot counts; (-1, 1) if both ends are equal.

@@ -274,11 +274,11 @@ class RepresentationsView(View):
 def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
     """Return the matrices of the heads or, beside the norms, of the attention sinks; () for other panels."""
     if settings["show"] == "heads":
-        return _widths(view, subject, settings), _pairs(view, subject, settings)
-    return (_sinks(view, subject, settings),) if settings["show"] == "norms" else ()
+        return _entropy_matrix(view, subject, settings), _head_similarity_matrix(view, subject, settings)
+    return (_sink_matrix(view, subject, settings),) if settings["show"] == "norms" else ()
 
 
-def _widths(view, subject, settings) -> Matrix:
+def _entropy_matrix(view, subject, settings) -> Matrix:
     """Return the matrix (head, block) of attention entropy, in nats or as effective tokens."""
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
@@ -302,7 +302,7 @@ def _widths(view, subject, settings) -> Matrix:
     return Matrix(np.exp(nats) if looked else nats, scale, BLOCK, HEAD, text, told=tuple(told), column=column)
 
 
-def _pairs(view, subject, settings) -> Matrix:
+def _head_similarity_matrix(view, subject, settings) -> Matrix:
     """Return the matrix (head, head) of the similarity or divergence of attention in a block."""
     block, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
@@ -323,7 +323,7 @@ def _pairs(view, subject, settings) -> Matrix:
     return Matrix(alike, scale, HEAD, HEAD, title, told=(both, said))
 
 
-def _sinks(view, subject, settings) -> Matrix:
+def _sink_matrix(view, subject, settings) -> Matrix:
     """Return the matrix (head, block) of the largest fraction of attention on one token."""
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")

@@ -53,9 +53,9 @@ def basis_members(subject: ViewContext, settings: Settings) -> list[ViewContext]
     else:
         found = [subject]
     for one in found:
-        if _shape(one) != _shape(subject):
-            told = {"checkpoint": subject.checkpoint, "own": _norm_texts(subject)}
-            raise WrongSetting(LocalizedText(APART, **told, other=one.checkpoint, others=_norm_texts(one)))
+        if _depths_and_width(one) != _depths_and_width(subject):
+            told = {"checkpoint": subject.checkpoint, "own": _shape_text(subject)}
+            raise WrongSetting(LocalizedText(APART, **told, other=one.checkpoint, others=_shape_text(one)))
     return found
 
 
@@ -111,14 +111,14 @@ def cosines_to_second_patch(subject: ViewContext, settings: Settings) -> np.ndar
     return found.numpy()
 
 
-def _shape(subject: ViewContext) -> tuple[int, int]:
+def _depths_and_width(subject: ViewContext) -> tuple[int, int]:
     """Return the number of depths of the trace and the token width."""
     return len(subject.trace.tokens), subject.trace.tokens[0].shape[-1]
 
 
-def _norm_texts(subject: ViewContext) -> LocalizedText:
+def _shape_text(subject: ViewContext) -> LocalizedText:
     """Return the text with the number of depths and the token width, for an error message."""
-    depths, width = _shape(subject)
+    depths, width = _depths_and_width(subject)
     return LocalizedText("{depths} depths and token width {width}", depths=depths, width=width)
 
 
@@ -159,7 +159,7 @@ def component_scores(subject: ViewContext, settings: Settings) -> np.ndarray:
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
     scores = basis.scores(patch_tokens(subject, depth, settings))
-    return _rgb_channels(analyses.to_grid(trace, scores).float().numpy())
+    return _pad_components(analyses.to_grid(trace, scores).float().numpy())
 
 
 def variance_shares(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -167,7 +167,7 @@ def variance_shares(subject: ViewContext, settings: Settings) -> np.ndarray:
 
     The rows are equal for basis "all".
     """
-    return np.stack([_rgb_channels(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
+    return np.stack([_pad_components(basis.shares.float().numpy()) for basis in _bases(subject, settings)])
 
 
 def component_colours(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -303,7 +303,7 @@ def _tokens(trace: Trace) -> np.ndarray:
     return np.arange(trace.grid.tokens)[trace.places]
 
 
-def _rgb_channels(array: np.ndarray) -> np.ndarray:
+def _pad_components(array: np.ndarray) -> np.ndarray:
     """Return the array with its last axis, the components, padded with zeros to length 3."""
     missing = 3 - array.shape[-1]
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

@@ -34,13 +34,15 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
     scale = _cosines(view, subject, settings)
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     held = (PatchFrame(token - grid.prefix),) if token >= grid.prefix else ()
-    title = join_texts(LocalizedText("Similarity to {token}", token=_name(grid, token)), _where(settings))
+    title = join_texts(
+        LocalizedText("Similarity to {token}", token=_token_name(grid, token)), _caption(settings)
+    )
     values = view.item_values(subject, "similarity", settings)
     main = map_over_image(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
     if asked.detail:
         depths = np.asarray(view.item_values(subject, "by_depth", settings), float)
-        text = LocalizedText("{token} at every depth", token=_name(grid, token))
+        text = LocalizedText("{token} at every depth", token=_token_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
         pinned = view.item_values(subject, "pinned", settings)[:, grid.prefix :].reshape(
@@ -49,7 +51,7 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
         pins = ()
         for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
             mark = (PatchFrame(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
-            pins += (map_over_image(subject, asked, line, scale, _name(grid, pin), mark),)
+            pins += (map_over_image(subject, asked, line, scale, _token_name(grid, pin), mark),)
         rows.append(pins)
     return FigureSpec(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
 
@@ -79,7 +81,7 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     scores = np.asarray(view.item(subject, "components", settings), float)
     shares = [f"{100 * share:.1f} %" for share in view.item(subject, "shares", settings)[depth]]
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
-    title = join_texts(LocalizedText("Principal components"), _where(settings))
+    title = join_texts(LocalizedText("Principal components"), _caption(settings))
     main = map_over_image(
         subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth]
     )
@@ -119,7 +121,7 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     patches = norms[depth, grid.prefix :]
     low, high = finite_range(patches)
     scale = Scale("magma", min(low, median), high, LocalizedText("Norm of the token"))
-    title = join_texts(LocalizedText("Norms"), _where(settings))
+    title = join_texts(LocalizedText("Norms"), _caption(settings))
     values = patches.reshape(grid.rows, grid.cols)
     main = map_over_image(subject, asked, values, scale, title, marks, settings["opacity"])
     told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
@@ -130,7 +132,7 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
         )
     ]
     if 0 < grid.prefix <= 4:
-        named = ((_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix))
+        named = ((_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix))
         notes.append(
             join_texts(*(LocalizedText("{name}: {value}", name=name, value=value) for name, value in named))
         )
@@ -179,13 +181,13 @@ def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
     )
 
 
-def _where(settings) -> str:
+def _caption(settings) -> str:
     """Return the caption with the depth, and whether tokens are raw or through the final norm."""
     final = settings["norm"] == "final" and settings["show"] != "norms"
     said = "depth {depth}, through the final norm" if final else "depth {depth}, raw"
     return LocalizedText(said, depth=settings["depth"])
 
 
-def _name(grid, token: int) -> str:
+def _token_name(grid, token: int) -> str:
     """Return the displayed name of a token (position from 0, prefix first)."""
     return patch_name(token - grid.prefix) if token >= grid.prefix else prefix_name(grid.prefix_names[token])

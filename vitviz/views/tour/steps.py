@@ -12,7 +12,7 @@ from vitviz.views.tour.facts import Facts, Step
 def tour_steps(facts: Facts) -> list[Step]:
     """Return the thirteen steps for one model."""
     start = (_picture, _patches, _flatten, _embedding)
-    middle = (_class_token, _positions, _attention, _layers, _readout, _probabilities)
+    middle = (_prefix_tokens, _positions, _attention, _layers, _readout, _probabilities)
     last = (_sum_by_hand, _head_ablated, _one_path)
     made = [make(facts) for make in (*start, *middle, *last)]
     return [replace(step, values={**facts.values, **step.values}) for step in made]
@@ -182,7 +182,7 @@ _REGISTERS, _REGISTERS_READ = paragraphs("""
 """)
 
 
-def _class_token(f: Facts) -> Step:
+def _prefix_tokens(f: Facts) -> Step:
     """Return step 5: the prefix tokens, if any, and the tokens that the classifier reads."""
     read_all = f.prefix_read or f.pool.endswith(" of all")
     prefix = f.grid.prefix_names

@@ -238,11 +238,11 @@ def result_arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
         "scores": np.asarray(trial.scores),
         "shares": np.asarray(trial.shares),
         "maps": np.stack([trial.maps[name].map.numpy() for name in names]),
-        "curves": np.stack([_sides(trial.curves[name]) for name in names]),
+        "curves": np.stack([_curve_array(trial.curves[name]) for name in names]),
         "areas": np.asarray([[trial.areas(name, score) for score in trial.scores] for name in names]).mT,
         "saco": np.asarray([trial.curves[name].saco for name in names]),
         "chance": np.asarray([trial.chance(score) for score in trial.scores]),
-        "random_draws": np.stack([_sides(draw) for draw in trial.draws]),
+        "random_draws": np.stack([_curve_array(draw) for draw in trial.draws]),
         "agreement": map_correlations(trial, names),
         "target": np.asarray(trial.classes),
         "refused": np.asarray([f"{name}: {reason}" for name, reason in trial.refused.items()], dtype=str),
@@ -255,7 +255,7 @@ def result_csv(trial: Faithfulness) -> bytes:
     return to_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
 
 
-def _sides(curves) -> np.ndarray:
+def _curve_array(curves) -> np.ndarray:
     """Return a map's removal curves, most then least relevant first: (side, score, step)."""
     sides = curves.most, curves.least
     return np.stack([np.stack([one.numpy() for one in side.values()]) for side in sides])

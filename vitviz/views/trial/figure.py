@@ -83,8 +83,8 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
             fixed(trial.curves[name].saco, 2),
             LocalizedText("no sum") if rest is None else fixed(rest),
         ]
-        rows.append((str(place), _starred(name, name in beats), *numbers))
-    return TextTable((*_columns(score), "SaCo", LocalizedText("Rest")), tuple(rows), 1, lines)
+        rows.append((str(place), _method_title(name, name in beats), *numbers))
+    return TextTable((*_headings(score), "SaCo", LocalizedText("Rest")), tuple(rows), 1, lines)
 
 
 def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
@@ -151,11 +151,11 @@ def _standing(rows, score: str) -> TextTable:
     for row in rows:
         numbers = [both(row, "most"), both(row, "least"), _value(row["gap"], score)]
         numbers.append("–" if math.isnan(row["alike"]) else fixed(row["alike"], 2))
-        told.append((str(row["rank"]), _starred(row["method"], row["beats_chance"]), *numbers))
-    return TextTable((*_columns(score), LocalizedText("Two classes")), tuple(told), 1)
+        told.append((str(row["rank"]), _method_title(row["method"], row["beats_chance"]), *numbers))
+    return TextTable((*_headings(score), LocalizedText("Two classes")), tuple(told), 1)
 
 
-def _columns(score: str) -> tuple[str, ...]:
+def _headings(score: str) -> tuple[str, ...]:
     """Return the five headings from rank to gap; areas and gap are in % unless in logits."""
     numbers = (LocalizedText("Most first ↓"), LocalizedText("Least first ↑"), LocalizedText("Gap ↑"))
     if score != "logit":
@@ -163,7 +163,7 @@ def _columns(score: str) -> tuple[str, ...]:
     return LocalizedText("Rank"), LocalizedText("Method"), *numbers
 
 
-def _starred(method: str, beats: bool) -> str:
+def _method_title(method: str, beats: bool) -> str:
     """Return the method's title, with a star if the method does not beat random maps."""
     title = LocalizedText(TITLES[method])
     return title if beats else join_texts(title, "*", by=" ")
