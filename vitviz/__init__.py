@@ -40,7 +40,13 @@ if TYPE_CHECKING:  # isort: off
         logit_lens,
         overlay,
     )
-    from vitviz.notebook.results import position_similarity, rollout, token_norms, token_similarity
+    from vitviz.notebook.results import (
+        filter_responses,
+        position_similarity,
+        rollout,
+        token_norms,
+        token_similarity,
+    )
     from vitviz.export import animation, figure, video
     from vitviz.traces.classes import Classes
     from vitviz.traces.grid import Grid

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitviz.analyses.filters import display_scaled, principal_filters, raw_filters
+from vitviz.analyses.filters import display_scaled, filter_responses, principal_filters, raw_filters
 from vitviz.errors import VitvizError
 
 
@@ -53,6 +53,16 @@ def test_the_entry_of_largest_magnitude_is_positive_and_the_norm_is_one():
     pictures = principal_filters(weights(50, 3, 4, 4, seed=1)).pictures.flatten(1)
     assert torch.equal(pictures.abs().max(dim=1).values, pictures.max(dim=1).values)
     torch.testing.assert_close(pictures.norm(dim=1), torch.ones(28))
+
+
+@pytest.mark.parametrize("margin", [0, 1])
+def test_responses_are_a_strided_convolution_without_a_bias(margin):
+    weight, draw = weights(5, 3, 2, 4), torch.Generator().manual_seed(1)
+    pixels = torch.randn(3, 3 * 2 + margin, 2 * 4 + margin, generator=draw)
+    expected = torch.nn.functional.conv2d(pixels.double()[None], weight.double(), stride=(2, 4))[0]
+    found = filter_responses(weight.permute(0, 2, 3, 1), pixels)
+    assert found.shape == (5, 3, 2) and found.dtype == torch.float64
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_equal_filters_have_no_variance_and_no_nan():

@@ -48,6 +48,7 @@ def results(inspector, image, trace):
         "token_norms": vitviz.token_norms(trace),
         "token_similarity": vitviz.token_similarity(trace, 8, 100),
         "embedding_filters": vitviz.embedding_filters(inspector),
+        "filter_responses": vitviz.filter_responses(inspector, trace),
         "logit_attribution": vitviz.logit_attribution(inspector, trace, 0),
         "logit_lens": vitviz.logit_lens(inspector, trace),
         "position_similarity": vitviz.position_similarity(inspector),

@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     from vitviz.analyses.logit_account import logit_attribution
     from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
     from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
-    from vitviz.analyses.filters import FilterComponents, display_scaled, principal_filters, raw_filters
+    from vitviz.analyses.filters import (
+        FilterComponents,
+        component_count,
+        display_scaled,
+        filter_responses,
+        principal_filters,
+        raw_filters,
+    )
     from vitviz.analyses.logit_attribution import LogitTerms, logit_terms
     from vitviz.analyses.logit_lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row

@@ -2,11 +2,12 @@
 
     W in R^{D x (P^2 C)}: the D filters as points, centred on their mean; W - mean = U S V^T; the rows of V^T
     are the principal components, each a P x P image, and S_k^2 / sum S^2 is its share of the variance.
+    The response of a filter w in patch p is w . x_p, of the normalised pixels x_p and without the bias.
 
 Source: Dosovitskiy et al. 2021, figure 7 left. The paper states neither sign nor scale. Here the entry of
 largest magnitude is positive, and each image is scaled to [0, 1] alone for display, so brightness cannot be
-compared between images. Filters act on normalised pixels. They do not show which photographs a filter
-responds to, nor what later layers make of it. A component is a common direction of the filters; it is not a
+compared between images. Filters act on normalised pixels. They do not show what later layers make of a
+response. A component is a common direction of the filters; it is not a
 filter of the model.
 """
 
@@ -67,10 +68,19 @@ def principal_filters(
             f" Choose a count of {COMPONENTS}."
         )
     points = rearrange(weight, "width channel row col -> width (row col channel)")
-    basis = fit_basis(points, min(count, width - 1, points.shape[1]))
+    basis = fit_basis(points, component_count(weight, count))
     cut = "count (row col channel) -> count row col channel"
     pictures = rearrange(basis.directions, cut, row=height, col=length)
     return FilterComponents(pictures.to(weight), basis.shares.to(weight))
+
+
+def component_count(weight: Float[Tensor, "width channel row col"], most: int = COMPONENTS) -> int:
+    """Return the number of components of these filters, `most` at most. Raises nothing.
+
+    >>> component_count(torch.zeros(5, 3, 2, 2))
+    4
+    """
+    return min(most, len(weight) - 1, weight[0].numel())
 
 
 def raw_filters(
@@ -86,6 +96,32 @@ def raw_filters(
     """
     norms, order = weight.flatten(start_dim=1).norm(dim=1).sort(descending=True, stable=True)
     return rearrange(weight[order], "width channel row col -> width row col channel"), norms
+
+
+def filter_responses(
+    filters: Float[Tensor, "filter row col channel"], pixels: Float[Tensor, "channel height width"]
+) -> Float[Tensor, "filter row2 col2"]:
+    """Return the response of each filter in each patch: w . x_p, without the bias.
+
+    Args:
+        filters: filters or components of P x P pixels, as in `raw_filters` and `FilterComponents`.
+        pixels: the normalised image as the model receives it. A margin beyond the last whole patch is left
+            out.
+
+    Returns:
+        Sums of weight times normalised pixel, float64, without a unit: (filter, row, col) of the patch grid.
+
+    Source: Dosovitskiy et al. 2021, equation 1 (E x_p). Raises nothing.
+
+    >>> pixels = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 2, 2)
+    >>> filter_responses(torch.tensor([1.0, -1.0]).reshape(1, 1, 2, 1), pixels).tolist()
+    [[[-1.0], [-1.0]]]
+    """
+    _, height, width, _ = filters.shape
+    rows, cols = pixels.shape[1] // height, pixels.shape[2] // width
+    cut = "channel (row2 row) (col2 col) -> row2 col2 (row col channel)"
+    patches = rearrange(pixels[:, : rows * height, : cols * width], cut, row=height, col=width)
+    return torch.einsum("rcn,fn->frc", patches.double(), filters.flatten(start_dim=1).double())
 
 
 def display_scaled(

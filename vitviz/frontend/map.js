@@ -2,7 +2,7 @@
 
 import { colourbar, painted, tinted } from './colours.js';
 import { unpacked } from './data.js';
-import { div, el, fit } from './elements.js';
+import { div, el, fit, say } from './elements.js';
 import { patchName, placeName, t } from './i18n.js';
 import { bounds, number } from './numbers.js';
 import { framing } from './outliers.js';
@@ -126,7 +126,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
     bar.node.hidden = Boolean(figure.pixels);
     heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
     bar.update(figure.colours, figure.low, figure.high, figure.label);
-    title.textContent = figure.title;
+    say(title, figure.title);
     put(held, figure.held);
     framed?.draw(size, rowByRow(grid, size));
   }

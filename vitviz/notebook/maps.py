@@ -109,6 +109,7 @@ def squares(
 
 
 WIDTH = 224  # width of a map, CSS pixels
+ACROSS = 16  # maps of filters per row
 STRIP = 72  # width of a map in a strip, CSS pixels
 
 
@@ -118,7 +119,7 @@ def tensor_card(tensor: Any, what: TensorName) -> str:
     draw = {
         "layer head": lambda values, what: by_layers(values, what.unit, what.first),
         "row col": lambda values, what: map_card(values, what.unit, what.picture, what.diverging),
-        "layer row col": _strip, "row col row2 col2": _mosaic,
+        "layer row col": _strip, "row col row2 col2": _mosaic, "filter row col": _mosaic,
         "layer token": _matrix, "layer class": _answers, "depth depth2": _square,
     }.get(what.axes)  # fmt: skip
     if draw is None or not values.size:
@@ -169,11 +170,12 @@ def _strip(values: np.ndarray, what: TensorName) -> str:
 
 
 def _mosaic(values: np.ndarray, what: TensorName) -> str:
-    """Return one map per patch, at the position of the patch."""
-    rows, cols = values.shape[:2]
-    look = bounds(values)
-    tiles = squares(rearrange(values, "row col row2 col2 -> (row col) row2 col2"), *look)
-    whole = image(_tiled(tiles, cols, gap=1), f"{rows} × {cols} maps", 480)
+    """Return one map per patch, at the position of the patch, or one per filter; all on one scale."""
+    *many, rows, cols = values.shape
+    look = bounds(values, what.diverging)
+    tiles = squares(values.reshape(-1, rows, cols), *look)
+    across = many[1] if len(many) == 2 else ACROSS
+    whole = image(_tiled(tiles, across, gap=1), f"{' × '.join(map(str, many))} maps", 480)
     return f"{whole}{scale(*look, what.unit)}"
 
 

@@ -168,6 +168,16 @@ def _positions_name(asked: dict[str, Any]) -> TensorName:
     return TensorName("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
 
 
+def _responses_name(asked: dict[str, Any]) -> TensorName:
+    """Return title, axes, unit and caption of filters' responses, from the arguments."""
+    caption = (
+        f"{asked['trace'].checkpoint}: the sum of weight times normalised pixel of each filter in each patch,"
+        " without the bias."
+    )
+    axes, unit = "filter row col", "weight · normalised pixel"
+    return TensorName("Responses of filters", axes, unit, caption, diverging=True)
+
+
 def _cka_name(asked: dict[str, Any]) -> TensorName:
     """Return title, axes, unit and caption of the CKA between depths of surveys, from the arguments."""
     one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
@@ -180,6 +190,7 @@ def _cka_name(asked: dict[str, Any]) -> TensorName:
 
 attention_distance = _naming_results(analyses.attention_distance, _distance_name)
 cka = _naming_results(surveys.cka, _cka_name)
+filter_responses = _naming_results(attribution.filter_responses, _responses_name)
 logit_lens = _naming_results(attribution.logit_lens, _lens_name)
 position_similarity = _naming_results(attribution.position_similarity, _positions_name)
 rollout = _naming_results(analyses.rollout, _rollout_name)

@@ -64,6 +64,7 @@ class Item:
         in_export: False for an array that is only drawn.
         signed: True if zero is the middle of the colour scale.
         only_when: Settings and values that all have to match; otherwise the item is not requested.
+        of_image: True for an item of a view of weights that depends on the image, too.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Item:
     in_export: bool = True
     signed: bool = False
     only_when: tuple[tuple[str, str], ...] = ()
+    of_image: bool = False
 
     def checked(self, array: np.ndarray, about: ModelShape) -> np.ndarray:
         """Return the array as it is sent; RuntimeError if its shape contradicts the declaration (a bug)."""

@@ -15,10 +15,20 @@ from vitviz.analyses.logit_lens import UNREAD, check_form
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.streaming import BLOCK_ELSEWHERE
 from vitviz.analyses.target import TargetLike
+from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.inspector import Inspector
-from vitviz.errors import VitvizError
+from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace, TraceBatch
 
+NO_RESPONSE = (
+    "Not applicable, because {checkpoint} does not embed a patch by one linear map of its pixels: its filters"
+    " have no response in a patch."
+)
+CHECKED = 8  # patches whose embedding is compared with the filters' responses
+# relative to the largest entry: rounding in float32, and in 16 bits
+TOLERANCES = {"float32": 1e-3}
+ROUGH = 0.05
 # readouts whose attribution has been checked against the model's own logits
 _balanced: WeakSet[ReadoutStage] = WeakSet()
 # trace -> (weak reference to its readout, the part of its LogitTerms that needs no readout)
@@ -50,6 +60,54 @@ def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents
             " so its embedding has no RGB filters; inspector.stem_filters() has the stem's first convolution."
         )
     return analyses.principal_filters(weight, count)
+
+
+def filter_responses(
+    inspector: Inspector, trace: Trace, filters: Float[Tensor, "filter row col channel"] | None = None
+) -> Float[Tensor, "filter row2 col2"]:
+    """Return the response of filters of the patch embedding in each patch of an image.
+
+    The response of a filter w in patch p is w . x_p, the entry of the embedding E x_p + b without its bias b.
+    The filters are first compared with the embedding of the pass.
+
+    Args:
+        inspector: The model.
+        trace: A trace of this model.
+        filters: Filters of P x P pixels, such as `embedding_filters(inspector).pictures`; by default all of
+            the model's own, in the model's order.
+
+    Returns:
+        Sums of weight times normalised pixel, without a unit, shape (filter, row, col); NaN for a patch that
+        was dropped. Source: `vitviz.analyses.filter_responses`.
+
+    Raises:
+        UnsupportedModel: The embedding of a patch is not one linear map of its pixels.
+
+    >>> import vitviz
+    >>> inspector = vitviz.load("vitviz-tiny")
+    >>> trace = inspector.trace(vitviz.sample_image("coffee"))
+    >>> filter_responses(inspector, trace).shape == (inspector.model.embed_dim, 14, 14)
+    True
+    """
+    grid, embedding = trace.grid, inspector.parts(trace.grid.pixels).embedding
+    channels = inspector.preprocessing.channels
+    refused = UnsupportedModel(LocalizedText(NO_RESPONSE, checkpoint=trace.checkpoint))
+    if embedding is None or embedding.weight.shape[1] != channels * grid.patch[0] * grid.patch[1]:
+        raise refused
+    own = embedding.weight.unflatten(1, (*grid.patch, channels))
+    pixels = input_from_view(trace.view, inspector.preprocessing).tensor
+    rows, cols = grid.pixels
+    whole = [one for one in range(grid.patches) if one not in trace.without.patches][:CHECKED]
+    made = analyses.filter_responses(own, pixels[:, :rows, :cols]).flatten(1)[:, whole].mT + embedding.bias
+    real = trace.patch_embedding[whole].double()
+    tolerance = TOLERANCES.get(trace.dtype, ROUGH)
+    if (made - real).abs().amax() > tolerance * real.abs().amax():
+        raise refused
+    found = analyses.filter_responses(own if filters is None else filters, pixels[:, :rows, :cols])
+    if trace.kept is not None:
+        dropped = sorted({*range(grid.patches)} - {*trace.kept})
+        found.flatten(1)[:, dropped] = float("nan")
+    return found
 
 
 def position_similarity(

@@ -164,7 +164,7 @@ class AnalysisService:
         settings, place = self._place(view, key, name, given, about)
 
         def make() -> np.ndarray:
-            subject = self._fitting(key, view)
+            subject = self._fitting(key, view, view.find_item(name).of_image)
             return self.read(subject, lambda: view.array(subject, name, settings))
 
         # computing the item takes passes beyond the run's own
@@ -181,8 +181,10 @@ class AnalysisService:
     ) -> tuple[dict[str, Any], Hashable]:
         """Return an item's settings and its cache key."""
         settings = view.settings(given, about)
-        asked = tuple((one, settings[one]) for one in view.find_item(name).depends)
-        of = (self.runs.run(key).checkpoint, about.grid) if view.needs is Needs.WEIGHTS else key
+        item = view.find_item(name)
+        asked = tuple((one, settings[one]) for one in item.depends)
+        weights = view.needs is Needs.WEIGHTS and not item.of_image
+        of = (self.runs.run(key).checkpoint, about.grid) if weights else key
         return settings, (of, view.slug, name, asked)
 
     def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
@@ -273,12 +275,13 @@ class AnalysisService:
             return self.before(key).about
         return self._abouts.get(key, lambda: self.subject(key).about)
 
-    def _fitting(self, key: str, view: View) -> ViewContext:
+    def _fitting(self, key: str, view: View, of_image: bool = False) -> ViewContext:
         """Return the subject of a run or survey for a view; weights views get it before the pass.
 
         Raise Unknown if the view is not applicable, or for a survey without averages.
         """
-        subject = self.before(key) if view.needs is Needs.WEIGHTS else self.subject(key)
+        weights = view.needs is Needs.WEIGHTS and not of_image
+        subject = self.before(key) if weights else self.subject(key)
         if subject.survey is not None and not view.averages:
             raise Unknown(f"{view.title} has no average over a set of pictures.")
         if reason := view.refused(subject):

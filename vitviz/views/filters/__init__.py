@@ -5,14 +5,22 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.chart import BLUE, Bars, Chart
-from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Tiles
+from vitviz.charts.chart import BLUE, Bars, Chart, symmetric_limit
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Scale, Tiles
+from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
+from vitviz.views import lazy
 from vitviz.views.base import Item, Needs, View, ViewTexts
-from vitviz.views.controls import Choice
-from vitviz.views.printing import PrintStyle
+from vitviz.views.controls import Choice, IntSetting
+from vitviz.views.printing import PrintStyle, map_over_image
 from vitviz.views.subject import Settings, ViewContext
 
+PLACE = {"components": "component", "raw": "filter"}  # kind -> setting of the chosen one, from 1; 0: none
+SUM = "Response: sum of weight × normalised pixel, without the bias"
+NO_PIXELS = (
+    "Not applicable, because this model cuts its patches from the features of a convolutional stem: no filter"
+    " acts on the pixels of a patch."
+)
 ACROSS, RAW_ACROSS = 7, 32  # images per row of a printed figure
 _NONE = (
     "{checkpoint} does not project pixels linearly and has no first convolution over pixels, so it "
@@ -34,13 +42,15 @@ class FiltersView(View):
         Before any attention, each patch is projected onto the same learned filters, as in a classic filter
         bank.
 
-        The first principal components are smooth colours; later ones are edges and increasingly fine waves.
+        The first components are smooth colours, later ones finer waves. Click one for its response in your
+        image.
 
         The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. They are centred, and
         their singular value decomposition gives the principal components. The first 28 are drawn as $P \times
         P \times 3$ images, with their share of the variance. The paper fixes neither sign nor scale: here the
         entry of largest magnitude is positive, and each image is scaled separately to [0, 1]. The raw filters
-        are sorted by norm.
+        are sorted by norm. The *response* of a filter $w$ in patch $p$ is $w \cdot x_p$, of the normalised
+        pixels and without the bias; of a raw filter, this is an entry of $E x_p$.
 
         Section 4.5 and figure 7 (left)
 
@@ -50,14 +60,21 @@ class FiltersView(View):
     """)
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
+        IntSetting("component", only={"kind": ("components",)}),
+        IntSetting("filter", only={"kind": ("raw",)}),  # by norm
     )
     items = (
         Item("components", "component y x channel", "principal components of unit norm"),
         Item("variance", "component", "share of the variance"),
         Item("raw", "filter y x channel", "all filters, largest norm first"),
         Item("norms", "filter", "Euclidean norm of each"),
-    )
-    extra_strings = (_HYBRID, _BANDS)
+        Item(
+            "response", "row col", "response of the chosen one in each patch, NaN if none is chosen",
+            depends=("kind", *PLACE.values()), signed=True, of_image=True,
+        ),
+    )  # fmt: skip
+    extra_strings = (_HYBRID, _BANDS, NO_PIXELS)
+    charted = ("kind",)
 
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return the reason if the model has neither filters over pixels nor a stem; else None."""
@@ -72,19 +89,57 @@ class FiltersView(View):
         elif preprocessing.channels != 3:
             bands = ", ".join(map(str, preprocessing.bands))
             note = LocalizedText(_BANDS, channels=preprocessing.channels, bands=bands)
-        return {"count": weight.shape[0], "patch": list(weight.shape[2:]), "note": note}
+        return {
+            "counts": {"raw": len(weight), "components": analyses.component_count(weight)},
+            "patch": list(weight.shape[2:]),
+            "note": note,
+            "unanswered": NO_PIXELS if note is _HYBRID else "",  # why there is no response
+        }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """Return filters or components, (filter, y, x, channel), or their norms or variances."""
-        if name in ("raw", "norms"):  # sorting is fast; only the decomposition is expensive
-            raw, norms = subject.once_of_weights(
-                "raw filters", lambda: analyses.raw_filters(self._weight(subject))
-            )
-            return subject.inspector.preprocessing.shown(raw.numpy()) if name == "raw" else norms.numpy()
-        made = subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
+        """Return filters or components, (filter, y, x, channel), their norms or variances, or the response."""
+        if name == "response":
+            return self._response(subject, settings)
+        if name == "norms":
+            return self._raw(subject)[1].numpy()
         if name == "variance":
-            return made.variance.numpy()
-        return subject.inspector.preprocessing.shown(made.pictures.numpy())
+            return self._principal(subject).variance.numpy()
+        return subject.inspector.preprocessing.shown(self._filters(subject, name).numpy())
+
+    def _raw(self, subject: ViewContext) -> tuple:
+        """Return the filters, largest norm first, and their norms."""
+        return subject.once_of_weights("raw filters", lambda: analyses.raw_filters(self._weight(subject)))
+
+    def _principal(self, subject: ViewContext) -> analyses.FilterComponents:
+        """Return the principal components of the filters."""
+        return subject.once_of_weights(
+            "principal", lambda: analyses.principal_filters(self._weight(subject))
+        )
+
+    def _filters(self, subject: ViewContext, kind: str):
+        """Return the raw filters or the components with all channels, (filter, y, x, channel)."""
+        return self._raw(subject)[0] if kind == "raw" else self._principal(subject).pictures
+
+    def _response(self, subject: ViewContext, settings: Settings) -> np.ndarray:
+        """Return the response of the chosen filter or component over the image."""
+        kind, grid = settings["kind"], subject.grid
+        if not (place := settings[PLACE[kind]]):
+            return np.full((grid.rows, grid.cols), np.nan)
+        if subject.trace is None:
+            raise WrongSetting("A response belongs to an image. Hand in a trace, or choose no filter.")
+        filters = self._filters(subject, kind)
+        if place > len(filters):
+            raise WrongSetting(
+                f"Given {PLACE[kind]}={place}; expected a whole number from 0 to {len(filters)}."
+            )
+        chosen = filters[place - 1 : place]
+        return lazy.attribution.filter_responses(subject.inspector, subject.trace, chosen)[0].numpy()
+
+    def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
+        """Return all filters and components, and the response of the chosen one, if any."""
+        chosen = subject.trace is not None and settings[PLACE[settings["kind"]]]
+        names = [item.name for item in self.items if item.in_export and (chosen or not item.of_image)]
+        return {name: self.item(subject, name, settings) for name in names}
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """Return the share of the variance of each component, as bars."""
@@ -102,7 +157,10 @@ class FiltersView(View):
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
     def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return all filters, each scaled separately; components with their shares of variance."""
+        """Return all filters, each scaled separately, and the response of the chosen one.
+
+        Components have their shares of variance.
+        """
         raw = settings["kind"] == "raw"
         filters = self.item(subject, "raw" if raw else "components", settings)
         aspect, note = filters.shape[1] / filters.shape[2], self.summary(subject)["note"]
@@ -112,19 +170,31 @@ class FiltersView(View):
                 "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
             ),
         )
-        across = min(RAW_ACROSS if raw else ACROSS, len(filters))
+        across, place = min(RAW_ACROSS if raw else ACROSS, len(filters)), settings[PLACE[settings["kind"]]]
+        framed, response = {"chosen": place - 1 if place else None}, ()
+        if place:
+            values = self.item(subject, "response", settings)
+            scale = Scale("balance", -(most := symmetric_limit(values)), most, LocalizedText(SUM))
+            title = (
+                LocalizedText("Response to filter {number} of {count}", number=place, count=len(filters))
+                if raw
+                else LocalizedText(
+                    "Response to component {number} of {count}", number=place, count=len(filters)
+                )
+            )
+            response = (map_over_image(subject, asked, values, scale, title),)
         if raw:
             title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
-            tiles = Tiles(to_bytes_each(filters), across, title, gap=0.06, aspect=aspect)
-            return FigureSpec(((tiles,),), notes, width=WIDE)
+            tiles = Tiles(to_bytes_each(filters), across, title, gap=0.06, aspect=aspect, **framed)
+            return FigureSpec(((tiles, *response),), notes, width=WIDE)
         shares = np.asarray(self.item(subject, "variance", settings), float)
         title = LocalizedText("The first {count} principal components", count=len(filters))
         tiles = Tiles(
-            to_bytes_each(filters), across, title, tuple(map(format_share, shares)), gap=0.1, aspect=aspect
-        )
-        if not asked.detail:
-            return FigureSpec(((tiles,),), notes, width=NARROW)
-        return FigureSpec(((tiles, self.chart(subject, settings)),), notes, width=WIDE)
+            to_bytes_each(filters), across, title, tuple(map(format_share, shares)), gap=0.1, aspect=aspect,
+            **framed,
+        )  # fmt: skip
+        panels = (tiles, *response, *([self.chart(subject, settings)] if asked.detail else []))
+        return FigureSpec((panels,), notes, width=WIDE if len(panels) > 1 else NARROW)
 
     def _weight(self, subject: ViewContext):
         """Return the filters, (filter, channel, y, x), of the linear embedding or of the stem.

@@ -1,25 +1,28 @@
-// Filters of the patch embedding: principal components as in figure 7, or a grid of all raw filters.
+// Filters of the patch embedding: principal components as in figure 7, or a grid of all raw filters; and the
+// response of a chosen one in each patch of the image.
 
 import { ramp } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
 import { div, el, fit, say, sheet, stack } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
+import { map } from '../../frontend/map.js';
 import { bounds, number, percent } from '../../frontend/numbers.js';
 import { chartBeside } from '../../frontend/plotly_chart.js';
-import { cells, plotted, rowByRow } from '../../frontend/pointer.js';
+import { cells, outline, plotted, rowByRow } from '../../frontend/pointer.js';
+import { reach, still } from '../../frontend/shared_scale.js';
 
 /**
  * All filters, each scaled separately to [0, 1], in one image with `across` per row; returns their bounds
  * too.
  */
-function atlas(values, count, height, width, across, order) {
+function atlas(values, count, height, width, across) {
   const canvas = sheet(across * width, Math.ceil(count / across) * height);
   const context = canvas.getContext('2d');
   const image = context.createImageData(canvas.width, canvas.height);
   const size = height * width * 3;
   const ends = [];
   for (let i = 0; i < count; i++) {
-    const start = order[i] * size;
+    const start = i * size;
     const [low, high] = bounds(values, start, start + size);
     ends.push([low, high]);
     const factor = high > low ? 255 / (high - low) : 0;
@@ -43,14 +46,27 @@ const rough = (share) => percent(share, share >= 0.0995 ? 0 : share >= 0.00995 ?
 /** The displayed filters: raw or components. */
 const pictures = (self) => self.data.raw || self.data.components;
 
+/** The setting of the chosen filter or component. */
+const setting = (self) => (self.settings.kind === 'raw' ? 'filter' : 'component');
+
+/** The place of the chosen filter in the grid, from 0; -1 for none. */
+function chosen(self) {
+  const place = self.settings[setting(self)];
+  return place <= self.summary.counts[self.settings.kind] ? place - 1 : -1;
+}
+
+/** True if a response is shown. */
+const answering = (self) => chosen(self) >= 0 && !self.summary.unanswered;
+
 export default () => ({
   title: 'Filters of the patch embedding',
   keeps: true,
-  reset: (self) => (self.cur = 0),
+  reset: (self) => (self.cur = Math.max(0, chosen(self))),
 
   build(self) {
     self.cur = 0;
     const { canvas, plot, spot: hover } = plotted();
+    const held = outline(plot, 'vv-pinned');
     const big = el('canvas', { role: 'img' });
     const name = el('p', { class: 'vv-h' });
     const said = el('p', { class: 'vv-text' });
@@ -61,26 +77,53 @@ export default () => ({
     const label = el('div', { class: 'vv-bar-label', text: t('Weight, each filter scaled separately') });
     const bar = div('vv-bar', label, grey, div('vv-ends', low, high));
     const note = el('p', { class: 'vv-text', hidden: true });
-    const detail = div('vv-stack vv-detail', name, div('vv-plot', big), bar, said, chart.node);
+    const response = map(self);
+    const why = el('p', { class: 'vv-text', hidden: true });
+    const parts = [name, div('vv-plot', big), bar, said, chart.node, response.node, why];
+    const detail = div('vv-stack vv-detail', ...parts);
     self.figure.append(stack(note, div('vv-row vv-positions', plot, detail)));
     cells(self, canvas, {
       place: () => self.ui.place,
       label: () => t('Filters of the patch embedding.'),
-      name: (cell) =>
-        cell < self.ui.count ? `${self.ui.name.textContent}. ${self.ui.said.textContent}` : '',
+      name: (cell) => (cell < self.ui.count ? this.words(self, cell).join('. ') : ''),
+      start: () => Math.max(0, chosen(self)),
       hover: (cell) => {
         if (cell >= self.ui.count) return hover.hide();
-        const [x, y] = rowByRow(self.ui.place, self.ui.place)(cell);
-        hover.put(x - 1, y - 1, self.ui.tile[0] + 2, self.ui.tile[1] + 2);
-        this.show(self, cell);
+        this.frame(self, hover, cell);
+        if (chosen(self) < 0) this.show(self, cell);
       },
       leave: () => hover.hide(),
+      pick: (cell) => cell < self.ui.count && self.set(setting(self), cell === chosen(self) ? 0 : cell + 1),
     });
-    return { note, canvas, big, name, said, low, high, chart, count: 0, tile: [0, 0] };
+    self.figure.addEventListener(
+      'keydown',
+      (event) => event.key === 'Escape' && chosen(self) >= 0 && self.set(setting(self), 0),
+      { signal: self.life.signal },
+    );
+    return {
+      note,
+      canvas,
+      big,
+      name,
+      said,
+      low,
+      high,
+      chart,
+      held,
+      detail,
+      response,
+      why,
+      count: 0,
+      tile: [0, 0],
+    };
   },
 
   // raw filters and components are fetched only when selected
-  items: (self) => (self.settings.kind === 'raw' ? ['raw', 'norms'] : ['components', 'variance', 'chart']),
+  items: (self) => [
+    ...(self.settings.kind === 'raw' ? ['raw', 'norms'] : ['components', 'variance', 'chart']),
+    ...(answering(self) ? ['response'] : []),
+  ],
+  pictures: (self) => (answering(self) ? ['upload'] : []),
 
   draw(self) {
     const { ui, data } = self;
@@ -90,21 +133,25 @@ export default () => ({
     const room = Math.min(self.wide ? self.width - self.detail - 28 : self.width, 1100);
     const gap = raw ? 2 : 8;
     const text = raw ? 0 : 20 * self.zoom;
+    /** Width of a column if `n` are as large as fit. */
+    const pitchOf = (n) => {
+      const lowest = self.room ? ((self.tall / Math.ceil(count / n) - gap - text) * pw) / ph : Infinity;
+      return Math.floor(Math.max(10, Math.min((room + gap) / n, lowest + gap)));
+    };
     const cols = raw
       ? Math.max(12, Math.min(48, Math.ceil(Math.sqrt((count * room) / self.tall))))
-      : self.width < 560 && !self.room
-        ? 6
-        : 7;
+      : self.room
+        ? [4, 5, 6, 7, 8, 9, 10].reduce((best, n) => (pitchOf(n) > pitchOf(best) ? n : best))
+        : self.width < 560
+          ? 6
+          : 7;
     const rows = Math.ceil(count / cols);
-    const lowest = self.room ? ((self.tall / rows - gap - text) * pw) / ph : Infinity; // to fit the height
-    const pitch = Math.floor(Math.max(10, Math.min((room + gap) / cols, lowest + gap)));
+    const pitch = pitchOf(cols);
     const side = pitch - gap;
     const [tw, th] = [side, Math.round((side * ph) / pw)];
     if (ui.made !== made) {
-      const order = Int32Array.from({ length: count }, (_, i) => i);
-      if (raw) order.sort((a, b) => data.norms.values[b] - data.norms.values[a]);
-      const whole = atlas(pictures(self).values, count, ph, pw, Math.ceil(Math.sqrt(count)), order);
-      [ui.made, ui.order, ui.atlas] = [made, order, whole];
+      const whole = atlas(pictures(self).values, count, ph, pw, Math.ceil(Math.sqrt(count)));
+      [ui.made, ui.atlas] = [made, whole];
       self.cur = Math.min(self.cur, count - 1);
     }
     [ui.count, ui.tile] = [count, [tw, th]];
@@ -124,8 +171,34 @@ export default () => ({
       if (!raw) context.fillText(rough(data.variance.values[i]), x + tw / 2, y + th + 4, pitch);
     }
     say(ui.note, t(self.summary.note || ''));
-    ui.chart.node.hidden = raw;
-    this.show(self, self.cur, true);
+    const place = chosen(self);
+    if (place < 0) ui.held.hide();
+    else this.frame(self, ui.held, place);
+    ui.chart.node.hidden = raw || place >= 0;
+    ui.response.node.hidden = !answering(self);
+    say(ui.why, place >= 0 ? t(self.summary.unanswered) : '');
+    this.show(self, place < 0 ? self.cur : place, true);
+    if (answering(self)) this.respond(self);
+  },
+
+  /** Outlines a tile. */
+  frame({ ui }, mark, cell) {
+    const [x, y] = rowByRow(ui.place, ui.place)(cell);
+    mark.put(x - 1, y - 1, ui.tile[0] + 2, ui.tile[1] + 2);
+  },
+
+  /** The response of the chosen filter over the image, as large as fits below the filter. */
+  respond(self) {
+    const { ui, data, settings } = self;
+    const { values } = data.response;
+    const [top, bottom] = [ui.response.node, ui.detail].map((node) => node.getBoundingClientRect());
+    const scaled = ui.response.bar.node.offsetHeight || 80 * self.zoom;
+    const spare = bottom.bottom - top.top - scaled - 14;
+    const room = self.wide ? Math.max(120, Math.min(self.detail, spare)) : Math.min(self.width, 340);
+    const [, most] = still(self, `response/${settings.kind}/${chosen(self)}`, 0, reach(values) || 1);
+    const scale = { low: -most, high: most, colours: 'balance' };
+    const label = t('Response: sum of weight × normalised pixel, without the bias');
+    ui.response.show({ values, ...scale, label, title: '', about: ui.name.textContent, room, held: -1 });
   },
 
   tile(self, context, i, x, y, width, height) {
@@ -134,35 +207,43 @@ export default () => ({
     context.drawImage(canvas, (i % across) * pw, Math.floor(i / across) * ph, pw, ph, x, y, width, height);
   },
 
+  /** The name and the numbers of a filter or component. */
+  words(self, i) {
+    const { data } = self;
+    const [count, height, width] = pictures(self).shape;
+    if (!data.raw) {
+      const share = rough(data.variance.values[i]);
+      return [
+        t('Component {number} of {count}', { number: i + 1, count }),
+        t('{share} of the total filter variance.', { share }),
+      ];
+    }
+    const norm = data.norms.values[i].toPrecision(3);
+    const told = { norm, place: i + 1, height, width };
+    return [
+      t('Filter {number} of {count}', { number: i + 1, count }),
+      t('Norm {norm}, rank {place} by norm. {height} × {width} pixels.', told),
+    ];
+  },
+
   /** One filter enlarged, with its numbers. */
   show(self, i, anew = false) {
     if (i === self.cur && !anew) return;
     self.cur = i;
     const { ui, data } = self;
-    const [count, ph, pw] = pictures(self).shape;
+    const [, ph, pw] = pictures(self).shape;
     const side = self.wide
-      ? Math.min(220, self.detail, Math.max(90, self.tall - 390 * self.zoom))
+      ? Math.min(220, self.detail, Math.max(90, self.tall - 470 * self.zoom))
       : Math.min(120, self.width * 0.3);
     const context = fit(ui.big, side, (side * ph) / pw, self.density);
-    const raw = Boolean(data.raw);
     context.imageSmoothingEnabled = false;
     this.tile(self, context, i, 0, 0, side, (side * ph) / pw);
     const [low, high] = ui.atlas.ends[i];
     ui.low.textContent = number(low);
     ui.high.textContent = number(high);
-    ui.name.textContent = raw
-      ? t('Filter {number} of {count}', { number: ui.order[i] + 1, count })
-      : t('Component {number} of {count}', { number: i + 1, count });
+    [ui.name.textContent, ui.said.textContent] = this.words(self, i);
     ui.big.setAttribute('aria-label', ui.name.textContent);
-    ui.said.textContent = raw
-      ? t('Norm {norm}, rank {place} by norm. {height} × {width} pixels.', {
-          norm: data.norms.values[ui.order[i]].toPrecision(3),
-          place: i + 1,
-          height: ph,
-          width: pw,
-        })
-      : t('{share} of the total filter variance.', { share: rough(data.variance.values[i]) });
-    if (raw) return;
+    if (ui.chart.node.hidden) return;
     const width = self.wide ? Math.min(400, self.detail) : Math.min(300, self.width * 0.7 - 24);
     const figure = unpacked(data.chart);
     figure.bars.colours = figure.bars.colours.map((one, at) => (at === i ? 'var(--vv-accent)' : `${one}80`));
