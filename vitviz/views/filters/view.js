@@ -191,13 +191,14 @@ export default () => ({
   respond(self) {
     const { ui, data, settings } = self;
     const { values } = data.response;
-    const [top, bottom] = [ui.response.node, ui.detail].map((node) => node.getBoundingClientRect());
-    const scaled = ui.response.bar.node.offsetHeight || 80 * self.zoom;
-    const spare = bottom.bottom - top.top - scaled - 14;
-    const room = self.wide ? Math.max(120, Math.min(self.detail, spare)) : Math.min(self.width, 340);
     const [, most] = still(self, `response/${settings.kind}/${chosen(self)}`, 0, reach(values) || 1);
     const scale = { low: -most, high: most, colours: 'balance' };
     const label = t('Response: sum of weight × normalised pixel, without the bias');
+    ui.response.bar.update(scale.colours, -most, most, label); // its height is measured
+    const [top, bottom] = [ui.response.node, ui.detail].map((node) => node.getBoundingClientRect());
+    const spare = bottom.bottom - top.top - ui.response.bar.node.offsetHeight - 14;
+    const below = self.room ? 0.18 * self.room : 340; // below the filter
+    const room = self.wide ? Math.max(120, Math.min(self.detail, spare)) : Math.min(self.width, below);
     ui.response.show({ values, ...scale, label, title: '', about: ui.name.textContent, room, held: -1 });
   },
 
