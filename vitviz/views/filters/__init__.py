@@ -97,7 +97,7 @@ class FiltersView(View):
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """Return filters or components, (filter, y, x, channel), their norms or variances, or the response."""
+        """Return filters or components, (filter, y, x, band), their norms or variances, or the response."""
         if name == "response":
             return self._response(subject, settings)
         if name == "norms":
@@ -112,9 +112,7 @@ class FiltersView(View):
 
     def _principal(self, subject: ViewContext) -> analyses.FilterComponents:
         """Return the principal components of the filters."""
-        return subject.once_of_weights(
-            "principal", lambda: analyses.principal_filters(self._weight(subject))
-        )
+        return subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
 
     def _filters(self, subject: ViewContext, kind: str):
         """Return the raw filters or the components with all channels, (filter, y, x, channel)."""
