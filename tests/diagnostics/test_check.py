@@ -190,9 +190,19 @@ def test_the_right_alternative_restores_the_outputs_of_the_healthy_model(inspect
 def test_the_share_of_an_image_that_a_crop_keeps_is_that_of_its_shorter_side(inspector, samples):
     for share in (0.5, 0.9):
         given = faults.changed(inspector, crop_pct=share)
-        (found,) = inputs.crop(subject.CheckSubject(given, samples[:2], "frozen"))
+        padding, found = inputs.crop(subject.CheckSubject(given, samples[:2], "frozen"))
+        assert (padding.name, padding.number, padding.severity) == ("padding", 0, "number")
         assert found.number == pytest.approx(share, abs=0.01)
         assert found.severity == ("note" if share < inputs.CROPPED else "number")
+
+
+def test_padding_is_the_share_of_the_input_outside_the_image(inspector, samples):
+    given = faults.changed(inspector, crop_mode="border", crop_pct=1.0)
+    wide = [one for one in samples if one.image.width > one.image.height][:1]
+    padding, crop = inputs.crop(subject.CheckSubject(given, wide, "frozen"))
+    image = wide[0].image
+    assert padding.number == pytest.approx(1 - image.height / image.width, abs=0.01)
+    assert padding.severity == "note" and crop.number == pytest.approx(image.width / image.height, abs=0.02)
 
 
 def test_position_structure_is_that_of_plain_loops():

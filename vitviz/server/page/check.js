@@ -37,7 +37,7 @@ function measured({ number: value, threshold, source }) {
     : t('Measured: {number}; threshold: {threshold} ({source})', values);
 }
 
-/** The place of a verdict: serious ones first, in the order of the check; of the input's, the largest gain. */
+/** The place of a verdict: serious ones first, in the order of the check; of the input's, by gain. */
 const rank = ({ severity, group, number: value }) =>
   1000 * Number(severity === 'note') +
   10 * Object.keys(groups()).indexOf(group) -

@@ -110,7 +110,7 @@ class FiltersView(View):
         """Return the filters, largest norm first, and their norms."""
         return subject.once_of_weights("raw filters", lambda: analyses.raw_filters(self._weight(subject)))
 
-    def _principal(self, subject: ViewContext) -> analyses.FilterComponents:
+    def _principal(self, subject: ViewContext) -> "analyses.FilterComponents":
         """Return the principal components of the filters."""
         return subject.once_of_weights("principal", lambda: analyses.principal_filters(self._weight(subject)))
 
