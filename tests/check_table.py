@@ -1,8 +1,9 @@
-"""Tables of docs/check.md: python -m tests.check_table --out DIR [--write].
+"""Tables of docs/check.md: python -m tests.check_table --out DIR [--write] [--chance].
 
 Runs the model check on healthy models, on the training history of vitviz-tiny, on architectures with random
 weights and on planted faults (`tests.diagnostics.faults`). Every result is a file in DIR; the same command
-resumes. The checks of maps are left out for faults, because no fault here concerns maps.
+resumes. The checks of maps are left out for faults, because no fault here concerns maps. `--chance` prints how often
+healthy models get a serious finding by an alternative, over random sets of images.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import json
 import random
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import timm
@@ -23,9 +27,9 @@ import torch
 import vitviz
 from tests.diagnostics.faults import EXPECTED
 from tests.shared import shared
-from vitviz.diagnostics import check
+from vitviz.diagnostics import check, inputs
 from vitviz.diagnostics.finding import Report
-from vitviz.diagnostics.subject import CheckedImage, images_of
+from vitviz.diagnostics.subject import CheckedImage, CheckSubject, images_of
 from vitviz.engine.images.opening import open_image
 from vitviz.errors import VitvizError
 from vitviz.traces.samples import Sample
@@ -174,13 +178,44 @@ def tables(found: dict[str, list[dict]]) -> str:
     return "\n\n".join(["\n".join(healthy), "\n".join(faults)])
 
 
+def chance(images: int = 100, sets: int = 200, sizes: tuple[int, ...] = (4, 8)) -> None:
+    """Print the share of random sets of images on which a healthy model gets a serious finding.
+
+    Every alternative is computed once for all images; a set is a choice among them.
+    """
+    for name, load in list(models())[:2]:
+        inspector = load()
+        pictures = tuple(CheckedImage(open_image(data)) for data, _ in photographs(images, 77))
+        subject = CheckSubject(inspector, pictures, "frozen")
+        every = {
+            one: {str(key): outputs() for key, outputs in one.variants(subject).items()}
+            for one in inputs.COMPARISONS
+            if one.verdict
+        }
+        for size in sizes:
+            serious, draw = Counter(), random.Random(1)
+            for _ in range(sets):
+                chosen = draw.sample(range(images), size)
+                own = subject.own_outputs[:, chosen]
+                part = SimpleNamespace(inspector=inspector, own_outputs=own, images=range(size))
+                for comparison, logits in every.items():
+                    given = {key: lambda of=of, at=chosen: of[:, at] for key, of in logits.items()}
+                    for finding in replace(comparison, variants=lambda _, given=given: given)(part):
+                        serious[comparison.name] += finding.severity == "serious"
+            shares = (f"{one.name} {serious[one.name] / sets:.1%}" for one in every)
+            print(f"{name}, {size} images: {', '.join(shares)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="", help="cases whose key contains this")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--chance", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    if given.chance:
+        return chance()
     text = tables(run(given.out, given.only))
     print(text)
     if given.write:
