@@ -2,8 +2,8 @@
 
 Runs the model check on healthy models, on the training history of vitviz-tiny, on architectures with random
 weights and on planted faults (`tests.diagnostics.faults`). Every result is a file in DIR; the same command
-resumes. The checks of maps are left out for faults, because no fault here concerns maps. `--chance` prints how often
-healthy models get a serious finding by an alternative, over random sets of images.
+resumes. The checks of maps are left out for faults, because no fault here concerns maps. `--chance` prints
+how often healthy models get a serious finding by an alternative, over random sets of images.
 """
 
 from __future__ import annotations
