@@ -14,7 +14,7 @@ from vitviz.views import VIEWS
 def test_a_slow_action_is_made_once_more_from_what_a_quick_one_has_left():
     sessions = Sessions()
     start = sessions.settled(
-        sessions.begun({"picture": "coffee", "checkpoint": "old"}), lambda state: [state]
+        sessions.with_session({"picture": "coffee", "checkpoint": "old"}), lambda state: [state]
     )[0]
     made = []
 
@@ -32,21 +32,23 @@ def test_a_slow_action_is_made_once_more_from_what_a_quick_one_has_left():
 
 def test_one_that_begins_with_an_old_state_goes_on_from_the_newest():
     sessions = Sessions()
-    start = sessions.settled(sessions.begun({"size": "own"}), lambda state: [state])[0]
+    start = sessions.settled(sessions.with_session({"size": "own"}), lambda state: [state])[0]
     sessions.settled(start, lambda state: [{**state, "size": "64"}])
     assert sessions.settled(start, lambda state: [{**state, "second": "x"}])[0]["size"] == "64"
 
 
 def test_what_an_unsettled_answer_has_added_is_kept():
     sessions = Sessions()
-    start = sessions.settled(sessions.begun({}), lambda state: [state])[0]
+    start = sessions.settled(sessions.with_session({}), lambda state: [state])[0]
     averaged = {**start, "survey": "mean"}  # as a survey hands on, settled by nobody
     assert sessions.settled(averaged, lambda state: [{**state, "form": "sorted"}])[0]["survey"] == "mean"
 
 
 def test_visitors_do_not_meet_and_the_oldest_are_forgotten():
     sessions = Sessions(most=2)
-    states = [sessions.settled(sessions.begun({"who": who}), lambda state: [state])[0] for who in range(3)]
+    states = [
+        sessions.settled(sessions.with_session({"who": who}), lambda state: [state])[0] for who in range(3)
+    ]
     assert len({state["session"] for state in states}) == 3
     changed = [sessions.settled(state, lambda state: [{**state, "n": 1}])[0]["who"] for state in states]
     assert changed == [0, 1, 2] and len(sessions._newest) == 2
@@ -54,7 +56,7 @@ def test_visitors_do_not_meet_and_the_oldest_are_forgotten():
 
 def test_what_is_refused_leaves_no_trace():
     sessions = Sessions()
-    start = sessions.settled(sessions.begun({}), lambda state: [state])[0]
+    start = sessions.settled(sessions.with_session({}), lambda state: [state])[0]
     with pytest.raises(ValueError):
         sessions.settled(start, lambda state: (_ for _ in ()).throw(ValueError))
     assert sessions.newest(start) == start
@@ -62,7 +64,7 @@ def test_what_is_refused_leaves_no_trace():
 
 def test_many_at_once_all_count():
     sessions = Sessions()
-    start = sessions.settled(sessions.begun({}), lambda state: [state])[0]
+    start = sessions.settled(sessions.with_session({}), lambda state: [state])[0]
     threads = [
         threading.Thread(
             target=lambda n=n: [
@@ -80,7 +82,9 @@ def test_many_at_once_all_count():
 def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     service = AnalysisService(ServiceSettings(device="cpu"))
     keys = [service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
-    start = service.sessions.settled(service.sessions.begun({"key": keys[0]}), lambda state: [state])[0]
+    start = service.sessions.settled(service.sessions.with_session({"key": keys[0]}), lambda state: [state])[
+        0
+    ]
     service.sessions.settled(
         start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]
     )

@@ -229,7 +229,7 @@ def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
     asking = {"page": "a"}
     monkeypatch.setattr(request_context, "page_session", lambda: asking["page"])
     sessions = Sessions()
-    kept = sessions.settled(sessions.begun({"picture": "coffee"}), lambda state: [state])[0]
+    kept = sessions.settled(sessions.with_session({"picture": "coffee"}), lambda state: [state])[0]
     assert (
         sessions.newest({}) == kept
         and sessions.settled({}, lambda state: [{**state, "size": "64"}])[0]["picture"] == "coffee"

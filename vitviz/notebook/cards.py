@@ -146,7 +146,7 @@ def _trace_card(trace: Trace) -> str:
 
 @html.register
 def _tensor_card(tensor: NamedTensor) -> str:
-    """Return notes (name to reason) as small HTML paragraphs, escaped; '' without notes."""
+    """Return the card of a named tensor, drawn according to its axes."""
     return maps.tensor_card(tensor.plain(), tensor.what)
 
 
@@ -353,7 +353,7 @@ def _faithfulness_card(trial: Faithfulness) -> str:
         f" would come above {number(mean + reach)}. One picture says nothing of another."
     )
     notes = {name: saliency.convergence for name, saliency in trial.maps.items() if saliency.convergence}
-    return card("Faithfulness", table(head, rows), _tensor_card(notes | dict(trial.refused)), caption=caption)
+    return card("Faithfulness", table(head, rows), _notes_html(notes | dict(trial.refused)), caption=caption)
 
 
 @html.register
@@ -382,10 +382,10 @@ def _perturbation_card(found: Perturbation) -> str:
         f" over {draws} draws ± twice their standard errors"
     )
     caption += f".{rounded}" if of_values else f"; kept: in how many the prediction stays.{rounded}"
-    return card("Experiment", table(head, rows), _tensor_card(found.refused), caption=caption)
+    return card("Experiment", table(head, rows), _notes_html(found.refused), caption=caption)
 
 
-def _tensor_card(notes: Mapping[str, str]) -> str:
+def _notes_html(notes: Mapping[str, str]) -> str:
     """Return notes (name to reason) as small HTML paragraphs, escaped; '' without notes."""
     told = ((maps.text(name), maps.text(reason)) for name, reason in notes.items())
     return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)

@@ -102,8 +102,8 @@ def _matrix_chart(
 
 
 @charts_of.register
-def _(tensor: NamedTensor) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _named_tensor_charts(tensor: NamedTensor) -> Charts:
+    """Return the chart of a named tensor under its title, by its axes; {} for axes without a chart."""
     values, what = np.asarray(tensor.plain(), np.float64), tensor.what
     numbers, like = tuple(map(str, range(what.first, what.first + len(values)))), {"title": what.title}
     if what.axes == "layer head":
@@ -146,8 +146,8 @@ def _lens(tensor: NamedTensor) -> Chart:
 
 
 @charts_of.register
-def _(found: Distances) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _distances_charts(found: Distances) -> Charts:
+    """Return charts by layer of each head's attention distance in px and attention on prefix tokens."""
     up = LocalizedText("Mean attention distance (px)")
     mass = by_layer(np.asarray(found.prefix_mass), LocalizedText("Attention on prefix tokens"), high=1.0)
     px = {name: _by_layer(getattr(found, name), "px", up=up) for name in ("distance", "renormalised")}
@@ -155,8 +155,8 @@ def _(found: Distances) -> Charts:
 
 
 @charts_of.register
-def _(found: Attribution) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _attribution_charts(found: Attribution) -> Charts:
+    """Return charts of a logit attribution: heads by layer, and a matrix of the source patches."""
     return {
         "heads": _by_layer(found.heads, "logits"),
         "patches": _matrix_chart(found.patches, "logits", True),
@@ -164,20 +164,20 @@ def _(found: Attribution) -> Charts:
 
 
 @charts_of.register
-def _(found: AblationEffects) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _ablation_effects_charts(found: AblationEffects) -> Charts:
+    """Return the chart by layer of the logit lost when each head is ablated."""
     return {"heads": _by_layer(found.heads, "logits")}
 
 
 @charts_of.register
-def _(found: SaliencyMap) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _saliency_map_charts(found: SaliencyMap) -> Charts:
+    """Return the matrix chart of a saliency map, unscaled, with its method as the label of the scale."""
     return {"map": _matrix_chart(found.map, found.method, found.signed)}
 
 
 @charts_of.register
-def _(found: Upstream) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _upstream_charts(found: Upstream) -> Charts:
+    """Return the bar chart of a head's contributions by earlier layer, heads and MLP; {} for layer 0."""
     if not found.layer:
         return {}
     depth = np.arange(1, found.layer + 1)
@@ -191,8 +191,8 @@ def _(found: Upstream) -> Charts:
 
 
 @charts_of.register
-def _(found: EdgeAblationEffects) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _edge_ablation_effects_charts(found: EdgeAblationEffects) -> Charts:
+    """Return the scatter chart of edges, share (x) against ablation effect (y); {} if none has both."""
     shares, effects = found.shares.numpy(), found.effects.numpy()
     known = np.isfinite(shares) & np.isfinite(effects)
     if not known.any():
@@ -205,8 +205,8 @@ def _(found: EdgeAblationEffects) -> Charts:
 
 
 @charts_of.register
-def _(found: SufficientEdges) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
+    """Return the line chart of the mean margin in logits by number of edges kept, one line per order."""
     x = np.asarray(found.counts, float)
     means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
     series = tuple(
@@ -219,8 +219,8 @@ def _(found: SufficientEdges) -> Charts:
 
 
 @charts_of.register
-def _(survey: Survey) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _survey_charts(survey: Survey) -> Charts:
+    """Return one chart per survey quantity given by layer or by layer and head, by quantity name."""
     return {
         name: survey_chart(survey, name)
         for name, what in survey.quantities.items()
@@ -237,8 +237,8 @@ def survey_chart(survey: Survey, name: str) -> Chart:
 
 
 @charts_of.register
-def _(trial: Faithfulness) -> Charts:
-    """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
+def _faithfulness_charts(trial: Faithfulness) -> Charts:
+    """Return the removal curves of all maps: most relevant and least relevant first; {} without maps."""
     score, names = trial.score(), [name for name, _ in trial.ranking()]
     label = SCORES.get(score, LocalizedText("Value" if trial.head_type == "value" else "logit"))
     panels = curve_charts(trial, names, score, label) if names else ()
@@ -246,7 +246,7 @@ def _(trial: Faithfulness) -> Charts:
 
 
 @charts_of.register
-def _(found: Perturbation) -> Charts:
+def _perturbation_charts(found: Perturbation) -> Charts:
     """Return one chart per recorded score of a perturbation, such as "probability" and "kept"."""
     return {score: _curves(found, score) for score in found.scores}
 

@@ -61,7 +61,7 @@ FEATURED = ("coffee", "chelsea")
 
 
 def samples() -> tuple[Sample, ...]:
-    """Return the photographs that `sample_image` opens, in the order of the page.
+    """Return the photographs that `sample_image` opens, in a fixed order.
 
     >>> [sample.name for sample in samples()]
     ['chelsea', 'coffee', 'astronaut', 'rocket']

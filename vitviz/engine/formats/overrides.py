@@ -202,7 +202,7 @@ def activation_name(module: Any) -> str | None:
 
 
 def pooling_name(model: nn.Module) -> str | None:
-    """Return the pooling of timm's plain ViT, as in `POOLS`; None for other models or poolings."""
+    """Return our name in `POOLS` for the pooling of timm's plain ViT; None for others."""
     if type(model) is not VisionTransformer:
         return None
     kind = next((ours for ours, timms in _POOLS.items() if timms == model.global_pool), None)

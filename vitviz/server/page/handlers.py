@@ -43,7 +43,7 @@ class Handlers:
         kept = kept if isinstance(kept, dict) else {}
         painted = {"strokes": kept["strokes"]} if isinstance(kept.get("strokes"), str) else {}
         asked = links.parse_link({**request.query_params, **painted})
-        begun = {**self.service.sessions.begun(state), "language": language_of(request)}
+        begun = {**self.service.sessions.with_session(state), "language": language_of(request)}
         plain = {**begun, "set": str(kept.get("set") or "")}
         state = {**plain, **link_settings(asked)}
         sample, default = asked.sample or FIRST_SAMPLE, self.service.settings.checkpoint

@@ -164,14 +164,14 @@ class VideoStore:
     def add_upload(self, path: Any) -> str:
         """Decode an upload and return its key. Raises ImageError for no video, TooMuch if it is too long."""
         with self._work.drawing(ROOM), uploads.protect_files([uploads.resolve_upload(path)]):
-            video = self._decoded(uploads.resolve_upload(path))
+            video = self._decode(uploads.resolve_upload(path))
         key = self._keys.of(secrets.token_bytes(16))
         self._videos.forget(lambda _, other: other.whose == video.whose)
         self._videos.get(key, lambda: video)
         return key
 
-    def _decoded(self, path: Any) -> Video:
-        """Return the visitor's decoded video of a file, with every step-th frame as JPEG.
+    def _decode(self, path: Any) -> Video:
+        """Decode a video file into a new `Video` of every step-th frame as JPEG, without storing it.
 
         The step doubles until at most `limits.video_frames` are kept. Errors as in `add_upload`.
         """

@@ -31,8 +31,8 @@ class Sessions:
         self._newest: LRUCache[str, State] = LRUCache(most)
         self._lock = threading.Lock()
 
-    def begun(self, state: State) -> State:
-        """Return the initial state of a page that has just been opened."""
+    def with_session(self, state: State) -> State:
+        """Return a new page's state with its session and version 0 added; nothing is stored."""
         return {**state, "session": request_context.page_session() or secrets.token_hex(8), "version": 0}
 
     def newest(self, state: State) -> State:
