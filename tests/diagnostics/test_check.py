@@ -171,7 +171,7 @@ def compared(inspector, name):
 @pytest.mark.parametrize(
     "fault, name, alternative",
     [
-        (faults.qkv_grouped_by_head, "attention_weights", "the joint matrix grouped by head"),
+        (faults.qkv_grouped_by_head, "attention_weights", "the QKV matrix grouped by head"),
         (faults.exchanged_query_key, "attention_weights", "queries and keys exchanged in all layers"),
         (faults.transposed_filters, "patch_filters", "filters whose rows and columns are exchanged"),
         (faults.reversed_layers, "layer_order", "the layers in reverse order"),

@@ -90,13 +90,14 @@ class Comparison:
         gain, error = gains[best]
         significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
         source = LocalizedText(
-            "measured; t test over images, 5 % level, alternatives: {count}", count=len(gains)
+            "measured; paired t test over images, 5 % level, corrected for the number of alternatives: {count}",
+            count=len(gains),
         )
         yield verdict_of(
             self.name, "input", gain, self.limit,
             "{setting}: the predictions carry {gain} nats more with {best}."
-            if significant else "{setting}: the predictions carry {gain} nats more with {best}, which is not"
-            " significant on these images.",
+            if significant else "{setting}: the predictions carry {gain} nats more with {best}. The gain is"
+            " not significant on these images.",
             "{setting}: no alternative is better ({count} tried); the best is {best}.",
             self.advice if significant else "Check the model with more images.", self.view,
             severity="number" if not self.verdict else "serious" if significant else "note", source=source,
@@ -180,7 +181,7 @@ def _orientations(subject: CheckSubject) -> Alternatives:
     """The image turned by 90, 180 and 270 degrees."""
     height, width = subject.inspector.preprocessing.size
     return {
-        LocalizedText("the image turned by {angle} degrees", angle=90 * turns): partial(
+        LocalizedText("images rotated by {angle} degrees counterclockwise", angle=90 * turns): partial(
             subject.outputs, arrange=lambda values, turns=turns: values.rot90(turns, (-2, -1))
         )
         for turns in ((1, 2, 3) if height == width else (2,))
@@ -206,7 +207,7 @@ def _position_orders(subject: CheckSubject) -> Alternatives:
         exchanged = rearranged(lambda cells: cells.transpose(1, 2))
         tables[LocalizedText("rows and columns exchanged")] = exchanged
     if prefix == 1:
-        tables[LocalizedText("the class token's entry last instead of first")] = table.roll(1, dims=1)
+        tables[LocalizedText("the table's last entry for the class token")] = table.roll(1, dims=1)
     return {name: _replaced(subject, "pos_embed", other) for name, other in tables.items()}
 
 
@@ -286,12 +287,18 @@ def _attention_weights(subject: CheckSubject) -> Alternatives:
         LocalizedText("queries and keys exchanged in all layers"): swap,
         LocalizedText("keys and values exchanged"): partial(ordered, (0, 2, 1)),
         LocalizedText("queries and values exchanged"): partial(ordered, (2, 1, 0)),
-        LocalizedText("the joint matrix in the order key, value, query"): partial(ordered, (2, 0, 1)),
-        LocalizedText("the joint matrix in the order value, query, key"): partial(ordered, (1, 2, 0)),
-        LocalizedText("the joint matrix grouped by head"): partial(regrouped, "(head part dim)"),
-        LocalizedText("the joint matrix interleaved"): partial(regrouped, "(head dim part)"),
-        LocalizedText("scores that are larger by the root of the head's width"): partial(scaled, 1),
-        LocalizedText("scores that are smaller by the root of the head's width"): partial(scaled, -1),
+        LocalizedText("the QKV matrix in the order key, value, query"): partial(ordered, (2, 0, 1)),
+        LocalizedText("the QKV matrix in the order value, query, key"): partial(ordered, (1, 2, 0)),
+        LocalizedText("the QKV matrix grouped by head"): partial(regrouped, "(head part dim)"),
+        LocalizedText("the QKV matrix with interleaved queries, keys and values"): partial(
+            regrouped, "(head dim part)"
+        ),
+        LocalizedText("attention scores multiplied by the square root of the head dimension"): partial(
+            scaled, 1
+        ),
+        LocalizedText("attention scores divided by the square root of the head dimension"): partial(
+            scaled, -1
+        ),
     }
     variants = {name: partial(change, whole, arrange) for name, arrange in changes.items()}
     for layer in whole:
@@ -307,7 +314,7 @@ def _layer_orders(subject: CheckSubject) -> Alternatives:
     text = sorted(range(count), key=str)  # 0, 1, 10, 11, 2, …
     orders = {LocalizedText("the layers in reverse order"): range(count)[::-1]}
     if count > 10:
-        orders[LocalizedText("the layers in the order of their numbers, not of their names as text")] = [
+        orders[LocalizedText("the layers sorted by number instead of alphabetically")] = [
             text.index(layer) for layer in range(count)
         ]
 
@@ -364,7 +371,7 @@ COMPARISONS = (
         "Give the normalisation that the model was trained with: {best}.", _normalisations, "patches",
     ),
     Comparison(
-        "orientation", LocalizedText("Orientation"), "Give upright images, as in training ({best}).",
+        "orientation", LocalizedText("Orientation"), "Check the orientation of the images. Best alternative: {best}.",
         _orientations, "patches",
     ),
     Comparison(
@@ -384,15 +391,15 @@ COMPARISONS = (
     ),
     Comparison(
         "attention_weights", LocalizedText("Attention weights"),
-        "Check the conversion of the attention weights: {best} fits better.", _attention_weights, "explorer",
+        "Convert the attention weights again. Best alternative: {best}.", _attention_weights, "explorer",
         MANY,
     ),
     Comparison(
-        "layer_order", LocalizedText("Order of the layers"), "Convert the layers again: {best} fits better.",
+        "layer_order", LocalizedText("Order of the layers"), "Convert the layers again. Best alternative: {best}.",
         _layer_orders, "explorer",
     ),
     Comparison(
-        "norms", LocalizedText("Placement of the norms"), "Convert the norms again: {best} fits better.",
+        "norms", LocalizedText("Placement of the norms"), "Convert the norm layers again. Best alternative: {best}.",
         _norm_placements,
     ),
     Comparison("pooling", LocalizedText("Pooling"), "Load the model with {best}.", _poolings),

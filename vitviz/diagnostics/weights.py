@@ -175,9 +175,9 @@ def constants(subject: CheckSubject) -> Iterator[Finding]:
     share = len(same) / max(1, len(vectors))
     yield verdict_of(
         "constant_vectors", "weights", share, 0.0,
-        "{count} of {tested} biases and norms hold one value only, as before training: {names}.",
-        "None of the {tested} biases and norms is at its initial value.",
-        "Load these parameters: the file may call them by other names.",
+        "{count} of {tested} bias and norm vectors are constant, as before training: {names}.",
+        "No bias or norm vector is constant ({tested} tested).",
+        "Load these parameters. The file may use other names for them.",
         severity="serious" if share > MANY_CONSTANT else "note", source=BY_DEFINITION, count=len(same),
         tested=len(vectors), names=", ".join(same[:6]),
     )  # fmt: skip
@@ -191,8 +191,8 @@ def channels(subject: CheckSubject) -> Iterator[Finding]:
     by_channel = normalize(weight.detach().flatten(2).double(), dim=-1)
     alike = (by_channel[:, 1:] * by_channel[:, :1]).sum(dim=-1).mean().item()
     yield verdict_of(
-        "grey_filters", "weights", alike, GREY, "The filters are equal in all channels: no colour is seen.",
-        "The filters differ between the channels; the number is their mean cosine.",
+        "grey_filters", "weights", alike, GREY, "The filters are nearly equal in all channels, so the model hardly uses colour.",
+        "The filters differ between channels. The number is the mean cosine between channels.",
         "Load the filters of a model for colour images, or use grey images.", "filters", severity="note",
     )  # fmt: skip
 
@@ -205,9 +205,9 @@ def repeated(subject: CheckSubject) -> Iterator[Finding]:
         other, same = known.setdefault((*matrix.shape, *matrix[0, :4].tolist()), (name, matrix))
         pairs += [f"{name} = {other}"] if other != name and torch.equal(matrix, same) else []
     yield verdict_of(
-        "equal_weights", "weights", len(pairs), 0, "{count} weight matrices equal another one: {names}.",
+        "equal_weights", "weights", len(pairs), 0, "{count} weight matrices are copies of another matrix: {names}.",
         "No two weight matrices are equal.",
-        "Convert the checkpoint again. Weights that layers share by design are no fault.", severity="note",
+        "Convert the checkpoint again. Weights shared by design are not an error.", severity="note",
         source=BY_DEFINITION, count=len(pairs), names=", ".join(pairs[:3]),
     )  # fmt: skip
 
@@ -224,7 +224,7 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
     if quantised:
         yield stated(
             "quantised", "weights", "note",
-            "{count} weight matrices are quantised: a row has {values} different values or fewer.",
+            "{count} weight matrices are quantised: at most {values} distinct values per row.",
             max(quantised), VALUES, BY_DEFINITION, "Compare predictions with those of the original weights.",
             count=len(quantised), values=max(quantised),
         )  # fmt: skip

@@ -22,8 +22,8 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace, TraceBatch
 
 NO_RESPONSE = (
-    "Not applicable, because {checkpoint} does not embed a patch by one linear map of its pixels: its filters"
-    " have no response in a patch."
+    "Not applicable, because {checkpoint} does not embed patches by one linear map of their pixels: a filter"
+    " has no response to a patch."
 )
 CHECKED = 8  # patches whose embedding is compared with the filters' responses
 # relative to the largest entry: rounding in float32, and in 16 bits

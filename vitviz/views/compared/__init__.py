@@ -52,7 +52,7 @@ class SimilarityView(View):
     words = ViewTexts.from_text(r"""
         Bright squares: layers that represent images alike (CKA).
 
-        Compare the model after and before training, choose a second checkpoint, or follow the training.
+        Compare the model with its earliest training step, choose a second checkpoint, or follow the training.
 
         Every depth gives a matrix $K = X X^T$ of similarities between images. Each row of $X$ is one image's
         mean patch token, class token or all tokens, without normalization. Depth 0 is the input of block 1,

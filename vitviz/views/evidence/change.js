@@ -33,7 +33,7 @@ export function change(self) {
 export function drawChange(self, made, name) {
   made.node.hidden = !hasGrid(self);
   made.restore.hidden = !restorable(self).length;
-  made.selected.textContent = name || t('Click a head to see its patches and to ablate it.');
+  made.selected.textContent = name || t('Click a head to see its contribution per patch, then ablate or restore it.');
   made.said.replaceChildren(...(self.value.changed ? before(self) : []));
 }
 

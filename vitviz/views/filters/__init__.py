@@ -30,7 +30,7 @@ _HYBRID = (
     "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
     "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
-_BANDS = "Channels that this model reads: {channels}. Shown of each filter (from 0): {bands}."
+_BANDS = "Input channels: {channels}. Channels shown, counted from 0: {bands}."
 
 
 class FiltersView(View):
@@ -42,15 +42,14 @@ class FiltersView(View):
         Before any attention, each patch is projected onto the same learned filters, as in a classic filter
         bank.
 
-        The first components are smooth colours, later ones finer waves. Click one for its response in your
-        image.
+        The first components are smooth colours, later ones finer patterns. Click one to see its response.
 
         The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. They are centred, and
         their singular value decomposition gives the principal components. The first 28 are drawn as $P \times
         P \times 3$ images, with their share of the variance. The paper fixes neither sign nor scale: here the
         entry of largest magnitude is positive, and each image is scaled separately to [0, 1]. The raw filters
-        are sorted by norm. The *response* of a filter $w$ in patch $p$ is $w \cdot x_p$, of the normalised
-        pixels and without the bias; of a raw filter, this is an entry of $E x_p$.
+        are sorted by norm. The *response* of filter $w$ to patch $p$ is $w \cdot x_p$: normalised pixels, no
+        bias. For a raw filter, this is an entry of $E x_p$.
 
         Section 4.5 and figure 7 (left)
 

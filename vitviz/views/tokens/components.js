@@ -48,7 +48,7 @@ export function drawComponents(self) {
   const of = self.value.basis
     ? ` ${t('The basis is fitted to {count} of the video’s {of} frames.', self.value.basis)}`
     : '';
-  const meaning = t('Patches of similar colour have similar vectors, as far as three components show.');
+  const meaning = t('Patches of similar colour have similar values in three components.');
   ui.facts.textContent = `${meaning} ${limits(self)} ${turned}${of}`;
   if (ui.single.childElementCount !== 3) {
     ui.single.replaceChildren(...[0, 1, 2].map(() => el('figure', {}, el('canvas'), el('figcaption'))));
