@@ -90,7 +90,8 @@ class Comparison:
         gain, error = gains[best]
         significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
         source = LocalizedText(
-            "measured; paired t test over images, 5 % level, corrected for the number of alternatives: {count}",
+            "measured; paired t test over images, 5 % level, corrected for the number of alternatives:"
+            " {count}",
             count=len(gains),
         )
         yield verdict_of(
@@ -371,8 +372,8 @@ COMPARISONS = (
         "Give the normalisation that the model was trained with: {best}.", _normalisations, "patches",
     ),
     Comparison(
-        "orientation", LocalizedText("Orientation"), "Check the orientation of the images. Best alternative: {best}.",
-        _orientations, "patches",
+        "orientation", LocalizedText("Orientation"),
+        "Check the orientation of the images. Best alternative: {best}.", _orientations, "patches",
     ),
     Comparison(
         "patch_filters", LocalizedText("Patch embedding"),
@@ -395,12 +396,12 @@ COMPARISONS = (
         MANY,
     ),
     Comparison(
-        "layer_order", LocalizedText("Order of the layers"), "Convert the layers again. Best alternative: {best}.",
-        _layer_orders, "explorer",
+        "layer_order", LocalizedText("Order of the layers"),
+        "Convert the layers again. Best alternative: {best}.", _layer_orders, "explorer",
     ),
     Comparison(
-        "norms", LocalizedText("Placement of the norms"), "Convert the norm layers again. Best alternative: {best}.",
-        _norm_placements,
+        "norms", LocalizedText("Placement of the norms"),
+        "Convert the norm layers again. Best alternative: {best}.", _norm_placements,
     ),
     Comparison("pooling", LocalizedText("Pooling"), "Load the model with {best}.", _poolings),
     # without a verdict: DeiT-Tiny gains 0.1 nats with QuickGELU and 0.09 with twice its heads

@@ -25,6 +25,7 @@ from vitviz.traces.localized_text import LocalizedText
 
 SHARES = (0, 0.25, 0.5, 0.75, 1)
 DRAWS, IMAGES = 2, 2
+LIMIT = "lower confidence limit in percentage points, one-sided t test, 5 % level"
 SAME_CLASS, SAME_WEIGHTS = 0.99, 0.9
 
 
@@ -51,7 +52,7 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
             "{title} is not significantly better than {baseline}: {mean} ± {error} points, {count} images.",
             "{title} is better than {baseline}: {mean} ± {error} points, {count} images.",
             "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
-            below=True, source=LocalizedText("lower confidence limit in percentage points, one-sided t test, 5 % level"),
+            below=True, source=LocalizedText(LIMIT),
             title=TITLES[subject.method], baseline=baselines[other], mean=f"{100 * mean:.1f}",
             error=f"{100 * error:.1f}", count=count,
         )  # fmt: skip

@@ -191,7 +191,8 @@ def channels(subject: CheckSubject) -> Iterator[Finding]:
     by_channel = normalize(weight.detach().flatten(2).double(), dim=-1)
     alike = (by_channel[:, 1:] * by_channel[:, :1]).sum(dim=-1).mean().item()
     yield verdict_of(
-        "grey_filters", "weights", alike, GREY, "The filters are nearly equal in all channels, so the model hardly uses colour.",
+        "grey_filters", "weights", alike, GREY,
+        "The filters are nearly equal in all channels, so the model hardly uses colour.",
         "The filters differ between channels. The number is the mean cosine between channels.",
         "Load the filters of a model for colour images, or use grey images.", "filters", severity="note",
     )  # fmt: skip
@@ -205,7 +206,8 @@ def repeated(subject: CheckSubject) -> Iterator[Finding]:
         other, same = known.setdefault((*matrix.shape, *matrix[0, :4].tolist()), (name, matrix))
         pairs += [f"{name} = {other}"] if other != name and torch.equal(matrix, same) else []
     yield verdict_of(
-        "equal_weights", "weights", len(pairs), 0, "{count} weight matrices are copies of another matrix: {names}.",
+        "equal_weights", "weights", len(pairs), 0,
+        "{count} weight matrices are copies of another matrix: {names}.",
         "No two weight matrices are equal.",
         "Convert the checkpoint again. Weights shared by design are not an error.", severity="note",
         source=BY_DEFINITION, count=len(pairs), names=", ".join(pairs[:3]),

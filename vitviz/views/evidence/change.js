@@ -33,7 +33,8 @@ export function change(self) {
 export function drawChange(self, made, name) {
   made.node.hidden = !hasGrid(self);
   made.restore.hidden = !restorable(self).length;
-  made.selected.textContent = name || t('Click a head to see its contribution per patch, then ablate or restore it.');
+  made.selected.textContent =
+    name || t('Click a head to see its contribution per patch, then ablate or restore it.');
   made.said.replaceChildren(...(self.value.changed ? before(self) : []));
 }
 
