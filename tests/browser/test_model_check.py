@@ -38,9 +38,8 @@ def test_findings_appear_and_a_stopped_check_continues(open_page, tmp_path):
     count = rows.count()
     expect(dialog.locator("[role=status]")).to_contain_text("Serious findings: 0")
     dialog.get_by_role("button", name="Continue").click()
-    page.wait_for_function(
-        "(count) => document.querySelectorAll('.vv-check-list > li').length > count", arg=count
-    )
+    positions = dialog.locator("li[data-name=random_positions]")
+    expect(positions).to_be_attached()
     dialog.get_by_role("button", name="Stop").click()
     expect(dialog.get_by_role("button", name="Continue")).to_be_visible()
     with page.expect_download() as download:
@@ -50,7 +49,7 @@ def test_findings_appear_and_a_stopped_check_continues(open_page, tmp_path):
     shown = rows.evaluate_all("(rows) => rows.map((row) => row.dataset.name)")
     assert set(shown) <= set(names) and len(shown) > count
     dialog.locator("details summary").click()
-    shows = dialog.locator("li[data-name=random_positions] button")
+    shows = positions.locator("button")
     expect(shows).to_have_text("Show in Positions")
     shows.click()
     expect(dialog).to_have_count(0)
