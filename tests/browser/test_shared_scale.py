@@ -10,7 +10,7 @@ from tests.browser.held import Held
 from tests.browser.helpers import at, came_to, stepping
 
 STEPS = ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny")
-SCALES = """(name) => [...document.querySelectorAll(`#vitviz-${name} .vv-figure .vv-bar-ticks`)]
+SCALES = """(name) => [...document.querySelectorAll(`#vitviz-${name} .vv-bar-ticks`)]
   .filter((one) => one.offsetParent).map((one) => [...one.children].map((tick) => tick.textContent))"""
 AXIS = """() => [...window.vitviz.views]
   .find((one) => one.name === 'distance' && one.root.isConnected).scale"""

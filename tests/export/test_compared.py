@@ -228,7 +228,7 @@ def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figure
     assert alone.name == "vitviz-compared_vitviz-tiny" and "Beside it" not in alone.caption
     assert f"Beside it: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
     for part in ("Based on 20 crops of the four sample images.", "Compare against: The second checkpoint",
-                 "Nguyen, Raghu and Kornblith 2021", "\\tilde K", "computed in float32"):  # fmt: skip
+                 "Nguyen, Raghu and Kornblith 2021", "K\u0303", "computed in float32"):  # fmt: skip
         assert part in both.caption
     assert "frame" not in both.caption, "which step is asked next is no setting of the figure"
 

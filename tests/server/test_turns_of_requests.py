@@ -205,7 +205,7 @@ def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
         assert go.wait(60)
         return looked(*given)
 
-    monkeypatch.setattr(routes, "_looked_at", held)
+    monkeypatch.setattr(routes, "_frame_answer", held)
     monkeypatch.setattr(request_context, "listener_name", lambda request, page=None: request.headers["who"])
     line, frame = service.work.turns._lines[READING], base64.b64encode(jpeg()).decode()
 

@@ -98,7 +98,10 @@ export function menu(text, items, attributes) {
 }
 
 /** Shows a text in a node, or hides the node if the text is empty. */
-export const say = (node, text) => Object.assign(node, { textContent: text, hidden: !text });
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text; // otherwise restyled in vain
+  return Object.assign(node, { hidden: !text });
+}
 
 export const span = (text) => el('span', { text });
 

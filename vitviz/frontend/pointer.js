@@ -175,7 +175,9 @@ export function outline(parent, kind = '', colour = '') {
     if (style !== last) node.style.cssText = last = style;
     if (node.hidden) node.hidden = false;
   };
-  const hide = () => (node.hidden = true);
+  const hide = () => {
+    if (!node.hidden) node.hidden = true;
+  };
   /** Outlines a cell of a field; hides the outline for a negative cell. */
   const over = (place, cell) => (cell >= 0 ? put(...rowByRow(place, place)(cell)) : hide());
   return { node, put, hide, over };

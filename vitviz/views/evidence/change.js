@@ -1,7 +1,7 @@
 // The ablation of the selected head or layer, and how it changes the prediction.
 
 import { unpacked } from '../../frontend/data.js';
-import { button, div, el } from '../../frontend/elements.js';
+import { button, div, el, say } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
 import { ablated, removedHeads } from '../../frontend/removed_patches.js';
@@ -33,8 +33,7 @@ export function change(self) {
 export function drawChange(self, made, name) {
   made.node.hidden = !hasGrid(self);
   made.restore.hidden = !restorable(self).length;
-  made.selected.textContent =
-    name || t('Click a head to see its contribution per patch, then ablate or restore it.');
+  say(made.selected, name || t('Click a head to see its contribution per patch, then ablate or restore it.'));
   made.said.replaceChildren(...(self.value.changed ? before(self) : []));
 }
 
