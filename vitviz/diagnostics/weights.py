@@ -222,7 +222,7 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
         half = any(torch.equal(matrix, matrix.to(kind).to(matrix.dtype)) for kind in kinds)
         (rounded if half else whole).append(name)
         values = matrix[0].unique().numel()
-        quantised += [values] if values <= min(VALUES, matrix.shape[1] / 2) else []
+        quantised += [values] if values < min(VALUES, matrix.shape[1] / 2) else []
     if quantised:
         yield stated(
             "quantised", "weights", "note",
