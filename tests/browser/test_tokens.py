@@ -111,7 +111,7 @@ def test_the_view_opens_on_components_as_colours_and_says_what_the_colours_mean(
         "Principal components · depth 8, raw"
     )
     said = page.locator("#vitviz-tokens .vv-figure .vv-text").first
-    expect(said).to_contain_text("Patches of similar colour have similar vectors")
+    expect(said).to_contain_text("Patches of similar colour have similar values")
     expect(said).to_contain_text("A colour has no fixed meaning across images or depths.")
     page.evaluate(f"{VIEW}.set('basis', 'all')")
     expect(said).to_contain_text("A colour has no fixed meaning across images. ")

@@ -223,7 +223,7 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
         (rounded if half else whole).append(name)
         values = matrix[0].unique().numel()
         quantised += [values] if values < min(VALUES, matrix.shape[1] / 2) else []
-    if quantised:
+    if len(quantised) > 1:  # equal channels of a patch embedding repeat values, too
         yield stated(
             "quantised", "weights", "note",
             "{count} weight matrices are quantised: at most {values} distinct values per row.",
