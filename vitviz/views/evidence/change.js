@@ -33,7 +33,7 @@ export function change(self) {
 export function drawChange(self, made, name) {
   made.node.hidden = !hasGrid(self);
   made.restore.hidden = !restorable(self).length;
-  say(made.selected, name || t('Click a head to see its contribution per patch, then ablate or restore it.'));
+  say(made.selected, name || t('Click a head to see its map and to ablate it.'));
   made.said.replaceChildren(...(self.value.changed ? before(self) : []));
 }
 
