@@ -179,7 +179,7 @@ def test_the_image_and_the_filters_are_shown_by_the_bands_that_were_named(channe
     raw = view.item(subject, "raw", view.settings({}, subject.about))
     order = inspector.patch_filters().flatten(1).norm(dim=1).argsort(descending=True)
     np.testing.assert_array_equal(raw, inspector.patch_filters()[order].permute(0, 2, 3, 1)[..., shown])
-    assert f"reads: {channels}." in view.summary(subject)["note"]
+    assert f"channels: {channels}." in view.summary(subject)["note"]
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
