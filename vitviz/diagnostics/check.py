@@ -27,7 +27,7 @@ CHECKS = {
     "numbers": (numbers.range_of_values, numbers.balance, numbers.precision),
 }  # fmt: skip
 OF_CLASSES = {"input", "head", "maps"}  # groups of checks that need class scores
-QUICK = (*CHECKS["weights"][:8], *CHECKS["input"][:2])  # cheap checks that find the commonest faults
+QUICK = (*CHECKS["weights"][:-1], *CHECKS["input"][:2])  # cheap checks that find the commonest faults
 FINAL = {"not_finite", "no_forward_pass", "not_deterministic"}  # after these nothing else can be computed
 
 

@@ -185,8 +185,8 @@ def constants(subject: CheckSubject) -> Iterator[Finding]:
 
 def channels(subject: CheckSubject) -> Iterator[Finding]:
     """Find a patch embedding whose filters are equal in all colour channels."""
-    weight = getattr(getattr(getattr(subject.model, "patch_embed", None), "proj", None), "weight", None)
-    if weight is None or weight.ndim != 4 or weight.shape[1] < 2:
+    weight = subject.inspector.patch_filters()
+    if weight is None or weight.shape[1] < 2:
         return
     by_channel = normalize(weight.detach().flatten(2).double(), dim=-1)
     alike = (by_channel[:, 1:] * by_channel[:, :1]).sum(dim=-1).mean().item()
