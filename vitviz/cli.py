@@ -36,6 +36,7 @@ CheckpointOption = Annotated[
     str, Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
 ]
 DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
+PrecisionOption = Annotated[str, Option("--precision", "--dtype", help="float32, tf32 or bfloat16.")]
 WeightsOption = Annotated[Path | None, Option(help="Folder of your own checkpoints.")]
 SettingOption = Annotated[
     list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
@@ -112,7 +113,7 @@ def survey(
         int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
     ] = 0,
     device: DeviceOption = "auto",
-    dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
+    dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
     as_json: Annotated[
         bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
@@ -401,7 +402,7 @@ def check(
     method: Annotated[str, Option(help="The saliency method that is checked.")] = "frozen",
     limit: Annotated[int, Option(help="Number of images; more are thinned out evenly.", min=1)] = 8,
     device: DeviceOption = "auto",
-    dtype: Annotated[str, Option(help="float32 or bfloat16.")] = "float32",
+    dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
     as_json: Annotated[bool, Option("--json", help="Print a list of objects, serious ones first.")] = False,
 ) -> None:

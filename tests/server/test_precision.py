@@ -34,12 +34,12 @@ def key(rough):
 
 
 def test_the_command_line_decides_the_precision(capsys):
-    assert (
-        parse_options([]).settings.dtype == "float32"
-        and parse_options(["--dtype", "bfloat16"]).settings.dtype == "bfloat16"
-    )
+    assert parse_options([]).settings.dtype == "float32"
+    for flag in ("--precision", "--dtype"):  # the second is the old name
+        assert parse_options([flag, "bfloat16"]).settings.dtype == "bfloat16"
+    assert parse_options(["--precision", "tf32"]).settings.dtype == "tf32"
     with pytest.raises(SystemExit):
-        parse_options(["--dtype", "float16"])
+        parse_options(["--precision", "float16"])
     assert "bfloat16" in capsys.readouterr().err
 
 

@@ -46,8 +46,8 @@ def load(
             ("my-clip?text=a cat|a dog&template=a photo of {}.") become the classes, by `vitviz.text`.
         architecture: timm's name, where the file does not give one.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        dtype: Precision of the computation, "float32" or "bfloat16". The `deviation` of a trace is its
-            distance from float32.
+        dtype: Precision of the computation, "float32", "tf32" (NVIDIA GPUs from Ampere on) or "bfloat16".
+            The `deviation` of a trace is its distance from float32.
         folder: Folder that is searched for checkpoints (default: weights/).
         trusted: False for a name that comes from a stranger: only listed names are then accepted.
         progress: Called as `progress(done, total)` with the bytes of a download.

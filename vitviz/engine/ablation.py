@@ -65,7 +65,7 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
 
 NO_MEAN = "the mean is over photographs, which do not have its channels"
 # Largest difference between dropping and masking, relative to the largest value.
-_SAME = {torch.float32: 1e-4, torch.bfloat16: 0.05}
+_SAME = {"float32": 1e-4, "tf32": 0.01, "bfloat16": 0.05}
 
 
 def apply_ablation(
@@ -177,7 +177,7 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
             raise
         raise _refusal(name, "it cannot compute without them") from error
     difference = (shorter - hidden[:, places.to(hidden.device)]).abs().max()
-    if not difference <= _SAME[pixels.dtype] * shorter.abs().max():
+    if not difference <= _SAME[placed.dtype] * shorter.abs().max():
         raise _refusal(name, "its tokens then lose their places, or are mixed by more than attention")
     forward.leaving.add(size)
 

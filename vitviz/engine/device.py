@@ -5,11 +5,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from vitviz.engine.defaults import whole_convolutions
+from vitviz.engine.defaults import tf32
 from vitviz.engine.memory import is_shortage
 from vitviz.errors import OutOfMemory, VitvizError, quoted
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# precision -> type of weights and tokens; TF32 rounds only the factors of products
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -36,20 +37,25 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """Return float32 or bfloat16; VitvizError for another type or a device that cannot compute in it.
+    """Return a precision's type; VitvizError for an unknown name or a device that cannot compute in it.
 
     >>> pick_dtype("bfloat16", torch.device("cpu")) is pick_dtype(torch.bfloat16, torch.device("cpu"))
     True
     """
     name = str(name).removeprefix("torch.")
     if name not in DTYPES:
-        raise VitvizError(f"There is no precision {quoted(name)} here; expected {' or '.join(DTYPES)}.")
+        raise VitvizError(f"There is no precision {quoted(name)} here; expected {', '.join(DTYPES)}.")
+    if name == "tf32" and (device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0)):
+        raise VitvizError(
+            f"{device_name(device)} does not compute in TF32; NVIDIA GPUs do, from Ampere on. Use --precision"
+            " float32."
+        )
     try:
         ones = torch.ones(2, 2, device=device, dtype=DTYPES[name])
         ones.mm(ones)
     except (RuntimeError, TypeError) as error:
         raise VitvizError(
-            f"{device_name(device)} does not compute in {name}. Use --dtype float32."
+            f"{device_name(device)} does not compute in {name}. Use --precision float32."
         ) from error
     return DTYPES[name]
 
@@ -69,15 +75,19 @@ def synchronise(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-def exact_float32(device: torch.device) -> AbstractContextManager[None]:
-    """Return a context for exact float32; CUDA convolutions (patch embedding) keep only ten bits (TF32)."""
-    return whole_convolutions() if device.type == "cuda" else nullcontext()
+def exact_float32(device: torch.device, precision: str = "float32") -> AbstractContextManager[None]:
+    """Return a context in which CUDA computes float32 exactly, or in TF32 if that is the precision.
+
+    By default torch computes convolutions (patch embedding) in TF32, and a notebook may have allowed TF32
+    for all products.
+    """
+    return tf32(precision == "tf32") if device.type == "cuda" else nullcontext()
 
 
 @contextmanager
-def inference_context(device: torch.device) -> Iterator[None]:
-    """Compute predictions: no gradients, the model's own precision whatever autocast says, exact float32."""
-    with torch.no_grad(), torch.autocast(device.type, enabled=False), exact_float32(device):
+def inference_context(device: torch.device, precision: str = "float32") -> Iterator[None]:
+    """Compute predictions: no gradients, the model's own precision whatever autocast says."""
+    with torch.no_grad(), torch.autocast(device.type, enabled=False), exact_float32(device, precision):
         yield
 
 

@@ -98,7 +98,7 @@ def require_to_load(name: str, parameters: int | None, device: torch.device = CP
     also = f"{advice}, or close what else fills the memory."
     require_memory(bytes_to_load(parameters), CPU, f"Loading {what}", also)
     if device.type == "cuda":
-        there = f"{advice}, --dtype bfloat16 or --device cpu."
+        there = f"{advice}, --precision bfloat16 or --device cpu."
         require_memory(itemsize * parameters, device, f"Putting {what} on {device}", there)
 
 

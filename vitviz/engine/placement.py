@@ -93,7 +93,7 @@ class PlacedModel:
         self.dtype = str(dtype).removeprefix("torch.")
         with memory_guard(self.device, f"Loading {self.checkpoint.name}"):
             kind = pick_dtype(dtype, self.device)
-            in_full = kind == torch.float32
+            in_full = self.dtype == "float32"
             loaded.model.float()  # torch's default may have been another type when the model was built
             if in_full:
                 self.model = loaded.model.to(self.device).eval()

@@ -212,7 +212,7 @@ class ForwardRunner:
             logits = recording.tokens[-1].new_zeros(0) if logits is None else logits
             return recording, logits, 1000 * (time.perf_counter() - start)
         recorded = capture.recording(model, check=check, changes=changes, edit=edit)
-        with inference_context(placed.device), recorded as recording:
+        with inference_context(placed.device, placed.dtype), recorded as recording:
             if wait:
                 synchronise(placed.device)
             start = time.perf_counter()
@@ -235,7 +235,7 @@ class ForwardRunner:
         self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
     ) -> None:
         """Raise UnsupportedModel if the recorded attention is not the model's; else pass this size."""
-        tolerance = TOLERANCE[DTYPES[self.placed.dtype]]
+        tolerance = TOLERANCE[self.placed.dtype]
         check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)
         self.truthful.add(size)
 

@@ -185,8 +185,10 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
         ] = usual.video_frames,
         share: Annotated[bool, Option("--share", help="create a public link through Gradio")] = False,
         dtype: Annotated[
-            Literal["float32", "bfloat16"],
-            Option(help="for bfloat16, the page shows its deviation from float32"),
+            Literal["float32", "tf32", "bfloat16"],
+            Option(
+                "--precision", "--dtype", help="unless float32, the page shows the deviation from float32"
+            ),
         ] = ours.dtype,
         root_path: Annotated[
             str,

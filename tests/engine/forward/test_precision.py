@@ -3,6 +3,7 @@ one.
 """
 
 import pickle
+import threading
 
 import pytest
 import torch
@@ -108,7 +109,7 @@ def one_per_cent_off(model):
 
 
 def test_the_truth_check_stays_strict_in_float32_and_sees_one_per_cent_in_bfloat16():
-    assert recording.TOLERANCE[torch.float32] == 1e-4
+    assert recording.TOLERANCE["float32"] == 1e-4
     model = one_per_cent_off(perturbed("vit_tiny_patch16_224", depth=2))
     for dtype, said in (("float32", "1e-04 is expected"), ("bfloat16", "8e-03 is expected")):
         inspector = inspect(model, "float32")
@@ -125,7 +126,7 @@ def test_torchs_own_precision_is_as_good_as_its_name():
 
 def test_what_does_not_exist_is_refused_before_anything_is_loaded(monkeypatch):
     monkeypatch.setattr("vitviz.engine.load_weights", lambda *args, **kwargs: pytest.fail("was loaded"))
-    with pytest.raises(VitvizError, match="no precision 'float16' here; expected float32 or bfloat16"):
+    with pytest.raises(VitvizError, match="no precision 'float16' here; expected float32, tf32, bfloat16"):
         vitviz.load("vitviz-tiny", dtype="float16", device="cpu")
     with pytest.raises(VitvizError, match="device 'cuda:99' is not to be had"):
         vitviz.load("vitviz-tiny", device="cuda:99")
@@ -159,20 +160,76 @@ def test_an_inspector_travels_with_its_precision(both):
     )
 
 
-def test_float32_on_cuda_is_not_shortened_by_its_convolutions(monkeypatch):
-    """Without a GPU: the setting stands during a pass of an inspector that believes to be on one, and only
-    then.
-    """
-    inspector = vitviz.load("vitviz-tiny", device="cpu")
-    seen = []
+def allowed() -> tuple[bool, bool]:
+    """Whether convolutions and matrix products on CUDA may be in TF32."""
+    return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.fixture
+def believes_in_cuda(monkeypatch):
+    """Passes on the CPU set what they would set on a GPU."""
     monkeypatch.setattr(
-        "vitviz.engine.device.exact_float32", lambda device: exact_float32(torch.device("cuda"))
+        "vitviz.engine.device.exact_float32",
+        lambda device, precision="float32": exact_float32(torch.device("cuda"), precision),
     )
-    with inspector.hook("blocks.0.input", lambda tensor: seen.append(torch.backends.cudnn.allow_tf32)):
+
+
+@pytest.fixture
+def tf32_in_notebook():
+    """A notebook that has allowed TF32 for everything, by torch's newer setting where there is one."""
+    newer = [torch.backends.cudnn.conv, torch.backends.cuda.matmul]
+    before = [one.fp32_precision for one in newer] if hasattr(newer[1], "fp32_precision") else None
+    if before is None:
+        torch.set_float32_matmul_precision("high")
+    for one in newer if before else []:
+        one.fp32_precision = "tf32"
+    yield
+    torch.set_float32_matmul_precision("highest")
+    for one, precision in zip(newer, before or [], strict=False):
+        one.fp32_precision = precision
+
+
+@pytest.mark.usefixtures("believes_in_cuda")
+def test_float32_on_cuda_is_exact_during_a_pass_and_only_then():
+    inspector, seen, before = vitviz.load("vitviz-tiny", device="cpu"), [], allowed()
+    with inspector.hook("blocks.0.input", lambda tensor: seen.append(allowed())):
         inspector.trace(sample_image("coffee"))
-    assert set(seen) == {False} and torch.backends.cudnn.allow_tf32
+    assert set(seen) == {(False, False)} and allowed() == before == (True, False)
     with exact_float32(torch.device("cpu")):
-        assert torch.backends.cudnn.allow_tf32
+        assert allowed() == before
+
+
+@pytest.mark.usefixtures("believes_in_cuda", "tf32_in_notebook")
+def test_float32_is_exact_where_a_notebook_allowed_tf32():
+    inspector, seen = vitviz.load("vitviz-tiny", device="cpu"), []
+    with inspector.hook("blocks.0.input", lambda tensor: seen.append(allowed())):
+        inspector.trace(sample_image("coffee"))
+    assert set(seen) == {(False, False)}
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32", "the notebook's setting is back"
+    else:
+        assert torch.get_float32_matmul_precision() == "high"
+
+
+def test_tf32_allows_it_and_waits_for_a_pass_in_float32():
+    cuda, order = torch.device("cuda"), []
+
+    def in_tf32():
+        with exact_float32(cuda, "tf32"):
+            order.append(("tf32", allowed()))
+
+    thread = threading.Thread(target=in_tf32)
+    with exact_float32(cuda):
+        thread.start()
+        thread.join(0.2)
+        order.append(("float32", allowed()))
+    thread.join(10)
+    assert order == [("float32", (False, False)), ("tf32", (True, True))] and allowed() == (True, False)
+
+
+def test_tf32_is_refused_where_no_gpu_computes_in_it():
+    with pytest.raises(VitvizError, match="CPU does not compute in TF32; NVIDIA GPUs do, from Ampere on"):
+        vitviz.load("vitviz-tiny", device="cpu", dtype="tf32")
 
 
 def test_the_first_picture_may_have_another_size_with_the_same_grid():

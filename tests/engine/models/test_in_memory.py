@@ -214,11 +214,21 @@ def test_a_forward_that_draws_gives_its_random_numbers_back():
     state = torch.get_rng_state()
     inspected(model)
     assert torch.get_rng_state().equal(state)
-    masked = transformers.ViTMAEModel(transformers.ViTMAEConfig(**sizes()))
+
+
+@pytest.mark.parametrize("kind", ["ViTMAEModel", "ViTMAEForPreTraining"])
+def test_a_masked_autoencoder_shows_its_encoder_and_keeps_its_mask_ratio(kind):
+    model = perturbed(getattr(transformers, kind)(transformers.ViTMAEConfig(**sizes(), mask_ratio=0.75)))
     state = torch.get_rng_state()
-    with pytest.raises(UnsupportedModel, match="leaves out 75% of the patches, drawn at random.*load that f"):
-        inspected(masked)
-    assert torch.get_rng_state().equal(state)
+    inspector = inspected(model)
+    assert torch.get_rng_state().equal(state) and model.config.mask_ratio == 0.75
+    trace = inspector.trace(vitviz.sample_image("coffee"))
+    pixels = prepare(open_image(vitviz.sample_image("coffee")), inspector.preprocessing).tensor[None]
+    model.config.mask_ratio = 0.0
+    order = torch.arange(trace.grid.patches).expand(1, -1)
+    with torch.no_grad():
+        tokens = getattr(model, "vit", model)(pixels, noise=order).last_hidden_state[0]
+    torch.testing.assert_close(inspector.readout(trace), tokens[0], atol=1e-5, rtol=1e-5)
 
 
 def test_what_has_to_be_said_is_asked_for():

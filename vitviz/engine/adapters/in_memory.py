@@ -10,7 +10,8 @@ user must state the setting.
 import copy
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from types import MethodType
@@ -102,6 +103,8 @@ def verified_copy(
     kind = type(inner).__name__
     _require_weights(inner, kind)
     inner = copies.with_permanent_weights(inner)
+    if kind == "ViTMAEForPreTraining":  # of which only the encoder is shown, as from a file
+        inner = inner.vit
     if _is_of("timm.models.", inner):
         taken = _of_timm(inner, given)
     elif _is_of("transformers.models.", inner):
@@ -198,17 +201,8 @@ def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledMode
 
 
 def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
-    """Build timm's ViT for a transformers model in memory, with a copy of its weights and settings.
-
-    Raise UnsupportedModel for a ViT-MAE, which drops patches at random.
-    """
+    """Build timm's ViT for a transformers model in memory, with a copy of its weights and settings."""
     config = model.config.to_dict()
-    if config["model_type"] == "vit_mae":
-        raise UnsupportedModel(
-            f"{kind} leaves out {config['mask_ratio']:.0%} of the patches, drawn at random in each pass, so"
-            " that it gives no answer to a whole picture with which a copy's could be compared. Save it by"
-            " save_pretrained, and load that folder by vitviz.load: its encoder is shown."
-        )
     tensors = huggingface.to_timm(state_of(model), str(config["model_type"]))
     build, entry = huggingface.builder(config, tensors, kind)
     ours = build_empty(build, kind, tensors)
@@ -250,6 +244,22 @@ def _noise(size: tuple[int, int, int]) -> Tensor:
     return torch.randn(2, *size, generator=torch.Generator().manual_seed(0))
 
 
+@contextmanager
+def _of_whole_images(model: nn.Module) -> Iterator[Callable[[Tensor], Any]]:
+    """Yield the model's forward, of a ViT-MAE without the random drop of patches."""
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "model_type", None) != "vit_mae":
+        yield model
+        return
+    patches, ratio = model.embeddings.patch_embeddings.num_patches, config.mask_ratio
+    config.mask_ratio = 0.0
+    try:
+        # the patches are sorted by this noise
+        yield lambda pixels: model(pixels, noise=torch.arange(patches).expand(len(pixels), -1))
+    finally:
+        config.mask_ratio = ratio
+
+
 def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -> Tensor:
     """Return a user's model's output for two noise images of a (channels, height, width).
 
@@ -261,8 +271,8 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
         model.eval()
         devices = [first.device] if first.device.type == "cuda" else []
         unrounded = torch.autocast(first.device.type, enabled=False)
-        with torch.no_grad(), unrounded, torch.random.fork_rng(devices):
-            output: Any = model(_noise(size).to(first.device, first.dtype))
+        with torch.no_grad(), unrounded, torch.random.fork_rng(devices), _of_whole_images(model) as forward:
+            output: Any = forward(_noise(size).to(first.device, first.dtype))
     except VitvizError:
         raise
     except Exception as error:  # user code

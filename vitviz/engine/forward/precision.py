@@ -1,9 +1,10 @@
-"""Measure the deviation of a model in bfloat16 from the float32 model on one image.
+"""Measure the deviation of a model in bfloat16 or TF32 from the float32 model on one image.
 
-bfloat16 has an 8-bit significand, float32 one of 24 bits: every step has a relative error of up to 2^-9, and
-the differences grow through the layers. Their size depends on the weights and is therefore measured: the
-image also passes through the float32 model on the CPU, and all attention weights and class probabilities are
-compared in float32. The result is the deviation on one image, not a bound for others.
+bfloat16 has an 8-bit significand, float32 one of 24 bits: every step has a relative error of up to 2^-9. TF32
+truncates the factors of products, each by up to 2^-10. The differences grow through the layers. Their size
+depends on the weights and is therefore measured: the image also passes through the float32 model on the CPU,
+and all attention weights and class probabilities are compared in float32. The result is the deviation on one
+image, not a bound for others.
 """
 
 from contextlib import suppress

@@ -32,8 +32,8 @@ from vitviz.traces.trace import Attention
 # Largest allowed max|difference| / max|output| in the truth check. In float32, 33 architectures differ by at
 # most 1.3e-6. In bfloat16 the fused kernel rounds its weights and its output to 8 bits, each by up to
 # u = 2^-9; measured are 1.4 u to 2.1 u (16 families with random weights, three genuine checkpoints, on the
-# CPU). 4 u is twice that, and still detects a change of 1 %.
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 4 * 2**-9}
+# CPU). 4 u is twice that, and still detects a change of 1 %. TF32 truncates factors to 10 bits: u = 2^-10.
+TOLERANCE = {"float32": 1e-4, "tf32": 4 * 2**-10, "bfloat16": 4 * 2**-9}
 FIRST, PARTS = 8, 32
 
 
@@ -69,7 +69,7 @@ def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
 
 def check_truth(
     entered: Sequence[AttentionInput | None], layers: Sequence[Attention], name: str,
-    tolerance: float = TOLERANCE[torch.float32],
+    tolerance: float = TOLERANCE["float32"],
 ) -> None:  # fmt: skip
     """Raise UnsupportedModel, with the value, if a layer's max|difference| / max|output| is too large."""
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):

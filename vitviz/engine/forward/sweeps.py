@@ -100,8 +100,9 @@ class _Ready:
 @contextmanager
 def _passing(forward: ForwardRunner) -> Iterator[None]:
     """Run passes in the `with` without gradients; raise OutOfMemory if memory runs out."""
-    device, name = forward.placed.device, f"Taking parts of {forward.placed.checkpoint.name} away"
-    with inference_context(device), memory_guard(device, name):
+    placed = forward.placed
+    name = f"Taking parts of {placed.checkpoint.name} away"
+    with inference_context(placed.device, placed.dtype), memory_guard(placed.device, name):
         yield
 
 
