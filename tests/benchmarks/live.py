@@ -31,7 +31,7 @@ from playwright.sync_api import sync_playwright
 
 import vitviz
 from tests.browser.conftest import FLAGS, Server, chromium, open_tab
-from tests.browser.helpers import CAMERA, filmed, opened
+from tests.browser.helpers import CAMERA, open_with_camera, write_camera_video
 
 VIEWS = ("Attention", "Rollout", "Attribution")
 COUNT = "() => (document.documentElement.dataset.camera || '0').split(' ').map(Number)"
@@ -136,11 +136,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=300, help="over which the memory is looked at")
     given = parser.parse_args()
-    film = filmed(Path(tempfile.mkdtemp()) / "film.y4m", rate=30)  # as a camera's are
+    film = write_camera_video(Path(tempfile.mkdtemp()) / "film.y4m", rate=30)  # as a camera's are
     flags = [CAMERA, "--use-fake-ui-for-media-stream", f"--use-file-for-fake-video-capture={film}"]
     with Server() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, *flags])
-        page, plain = opened(browser, server.url), Plain()
+        page, plain = open_with_camera(browser, server.url), Plain()
         sender = browser.new_page()
         sender.goto(plain.url)
         alone = statistics.median(first_result(browser, server.url) for _ in range(4))

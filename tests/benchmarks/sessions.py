@@ -25,14 +25,14 @@ import httpx
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import vitviz
 from tests.benchmarks.load import megabytes
-from tests.browser.conftest import Server, question
+from tests.browser.conftest import Server, event_payload
 from vitviz.traces.samples import sample_image, samples
 
 
 def opened(http: httpx.Client, listener: dict, tops: dict) -> bool:
     """Opens the page of a new session; whether its first answer is right."""
     session = uuid.uuid4().hex
-    data = {**question(listener, {}), "session_hash": session}
+    data = {**event_payload(listener, {}), "session_hash": session}
     http.post("gradio_api/queue/join", json=data).raise_for_status()
     with http.stream("GET", "gradio_api/queue/data", params={"session_hash": session}) as events:
         for line in events.iter_lines():

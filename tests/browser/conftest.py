@@ -1,4 +1,4 @@
-"""The app started as the README says, and a browser that notices errors and requests to other hosts."""
+"""Browser fixtures: a running app, and a Chromium page that records script errors and foreign requests."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def heeding_ctrl_c() -> None:
-    """As from a terminal; what a shell starts in the background ignores SIGINT, and so do its children."""
+def enable_ctrl_c() -> None:
+    """Handle SIGINT as in a terminal. Background processes of a shell, and their children, ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-PATIENCE = 60_000  # ms that anything is waited for: five seconds are a fast and idle machine's
-STARTS = 90  # s that an app may take to start; 10 by itself, four times that beside much else
+TIMEOUT_MS = 60_000  # of every wait; playwright's own 5 s fail on a busy machine
+START_TIMEOUT = 90  # s; a start takes 10 s on an idle machine and 40 s on a busy one
 
 
 class Server:
-    """A running app, of this checkout or of a copy of it."""
+    """A running app, from this checkout or from a copy."""
 
     def __init__(self, *arguments: str, home: Path = ROOT, **given: str):
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
@@ -66,19 +66,19 @@ class Server:
             "HF_HUB_OFFLINE": "0",
             "HF_ENDPOINT": "http://127.0.0.1:9",
             **given,
-        }  # a hub that cannot be reached
+        }  # the endpoint is unreachable
         if "GRADIO_TEMP_DIR" not in given:
-            environment.pop("GRADIO_TEMP_DIR", None)  # the test process's own; an app has one too
-        self._told = tempfile.NamedTemporaryFile()  # a pipe that nobody empties would stop what logs much
+            environment.pop("GRADIO_TEMP_DIR", None)  # set for the test process only
+        self._output = tempfile.NamedTemporaryFile()  # a full pipe would block the app
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *arguments],
             cwd=home,
             env=environment,
-            stdout=self._told,
+            stdout=self._output,
             stderr=subprocess.STDOUT,
-            preexec_fn=heeding_ctrl_c,
+            preexec_fn=enable_ctrl_c,
         )
-        end = time.monotonic() + STARTS
+        end = time.monotonic() + START_TIMEOUT
         while time.monotonic() < end:
             try:
                 urllib.request.urlopen(self.url, timeout=5).close()
@@ -88,11 +88,11 @@ class Server:
                     raise RuntimeError(f"app.py ended:\n{self.said()}") from None
                 time.sleep(0.1)
         self.stop()
-        raise RuntimeError(f"app.py did not answer within {STARTS} s:\n{self.said()}")
+        raise RuntimeError(f"app.py did not answer within {START_TIMEOUT} s:\n{self.said()}")
 
     def said(self) -> str:
-        """All that the app has written."""
-        return Path(self._told.name).read_text(encoding="utf-8", errors="replace")
+        """Return everything that the app has written."""
+        return Path(self._output.name).read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
         self.process.terminate()
@@ -106,7 +106,7 @@ class Server:
 
 
 def chromium() -> str | None:
-    """The browser of this machine; the shell is the same without windows of its own, a sixth faster."""
+    """Return the path of Chromium. The headless shell is preferred because it is a sixth faster."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     return next(filter(None, map(shutil.which, names)), None)
 
@@ -115,10 +115,10 @@ def chromium() -> str | None:
 def server():
     running = Server()
     yield running
-    running.process.send_signal(signal.SIGINT)  # as a person does, by Ctrl-C
+    running.process.send_signal(signal.SIGINT)  # Ctrl-C
     running.process.wait(20)
-    said = running.said()
-    assert "Traceback" not in said and "leak" not in said, said
+    output = running.said()
+    assert "Traceback" not in output and "leak" not in output, output
 
 
 @pytest.fixture(scope="session")
@@ -131,7 +131,7 @@ def browser():
     if executable is None:
         reason = "no Chromium and Playwright on this machine: the page is not tested in a browser"
         pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield launched
@@ -139,36 +139,37 @@ def browser():
 
 
 class Window:
-    """A page in a context of its own, which one test after the other may use: the browser then keeps what it
-    has fetched and compiled of the page, half of what opening it costs.
+    """A page in its own context. Tests may use it one after another.
+
+    The browser then keeps its cache and compiled scripts, which halves the cost of opening a page.
     """
 
-    MOST = 20  # entries of a history that the next test still has room in
+    MAX_HISTORY = 20  # entries; Chromium keeps 50, and the next test needs some
     open: list[Window] = []  # of the current test
 
     def __init__(self, browser, **options):
         self.context = browser.new_context(accept_downloads=True, **options)
-        self.context.set_default_timeout(PATIENCE)
+        self.context.set_default_timeout(TIMEOUT_MS)
         self.context.add_init_script(nothing.SCRIPT)
         self.page = self.context.new_page()
         self.console: list[str] = []
         self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.console.append(f"uncaught: {error}"))
-        self._heard: list[tuple] = []
+        self._listeners: list[tuple] = []
         self.page.on = self._on
 
     def _on(self, event: str, listener) -> None:
-        self._heard.append((event, listener))
+        self._listeners.append((event, listener))
         type(self.page).on(self.page, event, listener)
 
     def left(self) -> bool:
-        """Puts everything back at a test's end; whether another may have the page."""
+        """Reset the page at the end of a test. Return False if no other test may use it."""
         page = self.page
-        if page.is_closed() or page.evaluate("history.length") > self.MOST:
+        if page.is_closed() or page.evaluate("history.length") > self.MAX_HISTORY:
             return False
-        for event, listener in self._heard:
+        for event, listener in self._listeners:
             page.remove_listener(event, listener)
-        self._heard.clear()
+        self._listeners.clear()
         self.console.clear()
         page.unroute_all(behavior="ignoreErrors")
         page.mouse.move(0, 0)
@@ -188,32 +189,34 @@ def pytest_runtest_makereport(item, call):
         return report
     for number, window in enumerate(Window.open):
         path = FAILURES / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', item.nodeid)}-{number}.png"
-        told = [f"url: {window.page.url}", *window.console]
+        lines = [f"url: {window.page.url}", *window.console]
         try:
             FAILURES.mkdir(exist_ok=True)
             window.page.screenshot(path=path, timeout=5_000)
-            told.insert(0, f"screenshot: {path}")
-        except Exception as error:  # the page is closed or hangs: the test's own failure matters
-            told.insert(0, f"no screenshot: {error}")
-        report.sections.append((f"page {number}", "\n".join(told)))
+            lines.insert(0, f"screenshot: {path}")
+        except Exception as error:  # the page may be closed; report the failure of the test
+            lines.insert(0, f"no screenshot: {error}")
+        report.sections.append((f"page {number}", "\n".join(lines)))
     return report
 
 
 @pytest.fixture(scope="session")
 def windows():
-    """The window that waits for its next test, if there is one."""
-    waiting: list[Window] = []
-    yield waiting
-    for window in waiting:
+    """Windows that the next test may use; at most one."""
+    unused: list[Window] = []
+    yield unused
+    for window in unused:
         window.context.close()
 
 
 @pytest.fixture
 def open_page(browser, server, windows):
-    """Opens a page of the app; at the end no script may have failed, nothing may have left the machine, and
-    no text that was ever shown or taken home may say NaN and the like.
+    """Return a function that opens a page of the app.
+
+    The test fails if a script failed, if a request went to another host, or if a shown or downloaded text
+    contained a raw value such as NaN.
     """
-    opened, errors, elsewhere, taken = [], [], [], []
+    opened, errors, other_hosts, downloads = [], [], [], []
 
     def open_(
         path: str = "",
@@ -221,20 +224,20 @@ def open_page(browser, server, windows):
         height: int = 900,
         dark: bool = False,
         wait: bool = True,
-        first: bool = False,  # whether the page opens with its first screen; otherwise with Patches
+        first: bool = False,  # True: open the first screen, False: the Patches view
         **options,
     ):
-        usual = not options
-        window = windows.pop() if usual and windows else Window(browser, **options)
+        reusable = not options
+        window = windows.pop() if reusable and windows else Window(browser, **options)
         if not first and set(parse_qs(path.partition("?")[2])) <= {"lang"}:
             path += ("&" if "?" in path else "?") + "tab=patches"
-        opened.append((window, usual))
+        opened.append((window, reusable))
         Window.open.append(window)
         page = window.page
         page.set_viewport_size({"width": width, "height": height})
         if "color_scheme" not in options:
             page.emulate_media(color_scheme="dark" if dark else "light")
-        page.on("download", lambda download: taken.append(download))
+        page.on("download", lambda download: downloads.append(download))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
             "console",
@@ -249,7 +252,7 @@ def open_page(browser, server, windows):
             lambda request: (
                 None
                 if request.url.startswith((server.url, "data:", "blob:"))
-                else elsewhere.append(request.url)
+                else other_hosts.append(request.url)
             ),
         )
         page.goto(server.url + path)
@@ -259,37 +262,38 @@ def open_page(browser, server, windows):
 
     yield open_
     Window.open.clear()
-    errors += [fault for download in taken for fault in nothing.taken_home(download)]
-    for window, usual in opened:
-        if usual and not windows and window.left():
+    errors += [fault for download in downloads for fault in nothing.raw_values_in(download)]
+    for window, reusable in opened:
+        if reusable and not windows and window.left():
             windows.append(window)
         else:
             window.context.close()
     assert errors == [], f"script errors: {errors}"
-    assert elsewhere == [], f"requests to other hosts: {elsewhere}"
+    assert other_hosts == [], f"requests to other hosts: {other_hosts}"
 
 
-def ready(page, view: str, timeout: float = PATIENCE) -> str:
-    """Waits until a view has been drawn, and returns the picture's key."""
+def ready(page, view: str, timeout: float = TIMEOUT_MS) -> str:
+    """Wait until a view is drawn, and return the key of its image."""
     mark = page.locator(f"#vitviz-{view} [data-ready]").first
     mark.wait_for(state="visible", timeout=timeout)
     return mark.get_attribute("data-ready").split("/")[0]
 
 
 def export(page, view: str, item: str):
-    """Clicks an item, a selector, in the *Export* menu of a view."""
+    """Click an item (a CSS selector) of the *Export* menu of a view."""
     page.locator(f"#vitviz-{view} .vv-export").click()
     page.locator(f"#vitviz-{view} .vv-menu {item}").click()
 
 
-def unfold(page, view: str):
-    """Opens *More settings* of a view."""
+def open_more_settings(page, view: str):
+    """Open *More settings* of a view."""
     page.locator(f"#vitviz-{view} .vv-advanced summary").click()
 
 
 def open_tab(page, name: str):
-    """Opens a view's tab, where another question is open by way of its own; in one go, so that the browser's
-    history has one entry of it.
+    """Open the tab of a view, and its group of tabs if necessary.
+
+    Both clicks happen in one handler, so that the browser's history receives one entry.
     """
     tab = page.get_by_role("tab", name=name, exact=True)
     if tab.count():
@@ -297,7 +301,7 @@ def open_tab(page, name: str):
     hidden = page.locator("#vitviz-tabs [role=tab]").filter(has_text=re.compile(f"^{re.escape(name)}$"))
     slug = hidden.get_attribute("id").removeprefix("vitviz-tab-").removesuffix("-button")
     groups = list(GROUPS)
-    group = next((one for one, views in GROUPS.items() if slug in [view.slug for view in views]), ELSE)
+    group = next((group for group, views in GROUPS.items() if slug in [view.slug for view in views]), ELSE)
     page.evaluate(
         """(slug) => document.querySelector('#vitviz-groups').addEventListener('click', () =>
           document.querySelector(`#vitviz-tab-${slug}-button`).click(), { once: true })""",
@@ -306,8 +310,8 @@ def open_tab(page, name: str):
     page.locator("#vitviz-groups button").nth(groups.index(group)).click()
 
 
-def walked(page, views, beside: bool = False):
-    """Each view in turn, once it is open and has been drawn; `beside` it a second checkpoint's, too."""
+def visit_views(page, views, beside: bool = False):
+    """Open each view and yield it when it is drawn. `beside`: wait for the second checkpoint's view too."""
     for view in views:
         page.evaluate("(slug) => document.getElementById(`vitviz-tab-${slug}-button`).click()", view.slug)
         for slug in (view.slug, f"second-{view.slug}")[: 1 + beside]:
@@ -315,33 +319,33 @@ def walked(page, views, beside: bool = False):
         yield view
 
 
-def question(listener: dict, said: dict) -> dict:
-    """What the page sends to one of the config's listeners: a value for each of its inputs, by its number."""
-    return {"fn_index": listener["id"], "data": [said.get(one) for one in listener["inputs"]]}
+def event_payload(listener: dict, values: dict) -> dict:
+    """Return the request body for a listener of Gradio's config. `values` maps input ids to values."""
+    return {"fn_index": listener["id"], "data": [values.get(input_id) for input_id in listener["inputs"]]}
 
 
-def middle(locator) -> float:
-    """How bright the middle of an element is drawn, from 0 to 255: what a dot or a tick changes."""
-    with Image.open(io.BytesIO(locator.screenshot())) as drawn:
-        width, height = drawn.size
+def centre_brightness(locator) -> float:
+    """Return the brightness (0 to 255) at the centre of an element, where a dot or a tick is drawn."""
+    with Image.open(io.BytesIO(locator.screenshot())) as screenshot:
+        width, height = screenshot.size
         box = (width // 2 - 2, height // 2 - 2, width // 2 + 2, height // 2 + 2)
-        return ImageStat.Stat(drawn.convert("L").crop(box)).mean[0]
+        return ImageStat.Stat(screenshot.convert("L").crop(box)).mean[0]
 
 
-def drawn_otherwise(locator, before: float) -> bool:
-    """Whether the middle of an element is soon drawn otherwise: a browser under load paints a frame late."""
-    return any(abs(middle(locator) - before) > 60 or time.sleep(0.2) for _ in range(50))
+def brightness_changes(locator, before: float) -> bool:
+    """Return whether the brightness at the centre changes within 10 s. A busy browser paints late."""
+    return any(abs(centre_brightness(locator) - before) > 60 or time.sleep(0.2) for _ in range(50))
 
 
-def pick(page, name: str):
-    """Switches the checkpoint."""
+def pick_checkpoint(page, name: str):
+    """Select a checkpoint."""
     picker = page.locator("#vitviz-picker input")
     picker.fill(name)
     picker.press("Enter")
 
 
-def sample(page, number: int):
-    """Chooses one of the sample photographs, counted from 0."""
+def choose_sample(page, number: int):
+    """Select a sample image by its index."""
     name = samples.samples()[number].name
     thumb = page.locator(f"#vitviz-samples [data-name={name}]")
     page.locator("#vitviz-samples .thumbnail-item").first.wait_for(state="attached")
@@ -350,15 +354,15 @@ def sample(page, number: int):
     thumb.click()
 
 
-def give_a_set(page, files: list) -> None:
-    """Unfolds the panel of the set below the views, and gives it pictures."""
+def upload_image_set(page, files: list) -> None:
+    """Open the panel of the image set below the views, and upload images."""
     page.locator(".vv-set-fold").click()
     page.locator("#vitviz-set-files input[type=file]").set_input_files(files)
     page.get_by_text(f"{len(files)} uploaded").wait_for(timeout=30_000)
 
 
-def shipped(folder: Path) -> Path:
-    """A copy of the shipped checkpoint in a new folder, without the film of its training."""
+def copy_checkpoint(folder: Path) -> Path:
+    """Copy the shipped checkpoint, without its training snapshots, to a new folder."""
     return shutil.copytree(
         ROOT / "weights/vitviz-tiny", folder, ignore=shutil.ignore_patterns("snapshots*", "*.py", "film.csv")
     )
@@ -366,7 +370,7 @@ def shipped(folder: Path) -> Path:
 
 @pytest.fixture
 def expensive(monkeypatch):
-    """Every pass counts as a long one, of an app in the test's own process."""
+    """Classify every forward pass of an app in the test process as expensive."""
     from vitviz.server import options
 
     monkeypatch.setattr(options, "EXPENSIVE", 1)

@@ -15,10 +15,10 @@ COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}  # the rules tha
 
 
 def violations(page, views) -> list[str]:
-    """What axe finds serious or critical in each view's tab, by colours in the dark too."""
-    from axe_playwright_python.sync_playwright import Axe  # with the browser: both may be absent
+    """Return serious and critical axe violations of each view; in the dark theme only those of colours."""
+    from axe_playwright_python.sync_playwright import Axe  # optional, like the browser
 
-    found = []
+    violations_found = []
     for view in views:
         open_tab(page, view.title)
         ready(page, view.slug)
@@ -26,15 +26,15 @@ def violations(page, views) -> list[str]:
         for theme, rules in (("light", {}), ("dark", COLOURS)):
             page.emulate_media(color_scheme=theme)
             page.locator(f"body{'.dark' if theme == 'dark' else ':not(.dark)'}").wait_for()
-            page.wait_for_timeout(300)  # a colour that fades in would be measured on its way
+            page.wait_for_timeout(300)  # otherwise a fading colour is measured
             for violation in Axe().run(page, options=rules).response["violations"]:
                 if violation["impact"] in ("serious", "critical"):
                     at = f"{view.title}, {theme}: {violation['id']}"
-                    found += [
+                    violations_found += [
                         f"{at}: {node['html'][:120]} {node['failureSummary']}" for node in violation["nodes"]
                     ]
-        page.keyboard.press("Escape")  # the drawer lies over the tabs
-    return found
+        page.keyboard.press("Escape")  # close the drawer, which covers the tabs
+    return violations_found
 
 
 SIDE, FRAMES = 112, 48
@@ -43,9 +43,10 @@ SIDE, FRAMES = 112, 48
 CAMERA = "--use-fake-device-for-media-stream"
 
 
-def filmed(path, rate: int = 10):
-    """A camera's film as Y4M, so many frames a second: frame `n` is grey, with one white patch of 8 pixels at
-    place `n` of 14 x 14.
+def write_camera_video(path, rate: int = 10):
+    """Write a camera video as Y4M.
+
+    Frame `n` is grey with one white patch of 8 pixels at position `n` of 14 x 14.
     """
     with path.open("wb") as file:
         file.write(f"YUV4MPEG2 W{SIDE} H{SIDE} F{rate}:1 Ip A1:1 C420jpeg\n".encode())
@@ -57,9 +58,11 @@ def filmed(path, rate: int = 10):
     return path
 
 
-def opened(launched, url: str, path: str = "?sample=coffee&tab=rollout", view: str = "rollout", **options):
+def open_with_camera(
+    launched, url: str, path: str = "?sample=coffee&tab=rollout", view: str = "rollout", **options
+):
     context = launched.new_context(viewport={"width": 1280, "height": 720}, **options)
-    # every stream that the page is given, for the lamp
+    # records every camera stream of the page
     context.add_init_script(
         """window.streams = []; const { mediaDevices } = navigator;
         if (mediaDevices) { const real = mediaDevices.getUserMedia.bind(mediaDevices);
@@ -69,7 +72,7 @@ def opened(launched, url: str, path: str = "?sample=coffee&tab=rollout", view: s
     page = context.new_page()
     page.goto(url + path)
     ready(page, view)
-    kept(page, f"moment.tab === '{view}'")
+    wait_for_history(page, f"moment.tab === '{view}'")
     return page
 
 
@@ -77,8 +80,8 @@ def notice(page):
     return page.locator("#vitviz-notice .vv-notice")
 
 
-def cell(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tuple[float, float]:
-    """The middle of a patch on the screen."""
+def patch_centre(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tuple[float, float]:
+    """Return the screen position of the centre of a patch."""
     page.locator(heat).first.scroll_into_view_if_needed()
     box, grid = page.locator(heat).first.bounding_box(), trace.grid
     row, col = divmod(patch, grid.cols)
@@ -88,7 +91,7 @@ def cell(page, trace, patch: int, heat: str = "#vitviz-explorer .vv-heat") -> tu
     )
 
 
-DRAWN_SMALL = """() => {
+RECORD_SMALL_TEXT = """() => {
   const set = Object.getOwnPropertyDescriptor(CanvasRenderingContext2D.prototype, 'font').set;
   const fill = CanvasRenderingContext2D.prototype.fillText;
   window.small = [];
@@ -100,8 +103,8 @@ DRAWN_SMALL = """() => {
 }"""
 
 
-def dropped(page, path, onto: str = "body") -> None:
-    """Drops a file onto the page, as a hand does."""
+def drop_file(page, path, onto: str = "body") -> None:
+    """Drop a file onto the page."""
     data = base64.b64encode(path.read_bytes()).decode()
     held = page.evaluate_handle(
         """([data, name]) => {
@@ -116,20 +119,20 @@ def dropped(page, path, onto: str = "body") -> None:
         page.dispatch_event(onto, event, {"dataTransfer": held})
 
 
-def taken_home(page, path):
+def download_all(page, path):
     with page.expect_download() as download:
         page.locator(".vv-everything").click()
     download.value.save_as(path)
     return path
 
 
-def size(sample: str) -> str:
-    """A sample's width and height as the page says them."""
+def size_text(sample: str) -> str:
+    """Return the size of a sample image as the page shows it."""
     return "{} × {}".format(*vitviz.sample_image(sample).size)
 
 
-def drawn(page, panel: str) -> dict[str, list[str]]:
-    """The settings with which a view has been drawn."""
+def drawn_settings(page, panel: str) -> dict[str, list[str]]:
+    """Return the settings with which a view is drawn."""
     ready(page, panel)
     return parse_qs(
         page.locator(f"#vitviz-{panel} [data-ready]").get_attribute("data-ready").split("/", 1)[1],
@@ -137,7 +140,7 @@ def drawn(page, panel: str) -> dict[str, list[str]]:
     )
 
 
-def until_asked(page, **wanted: str | None) -> None:
+def wait_for_query(page, **wanted: str | None) -> None:
     page.wait_for_function(
         "(wanted) => { const now = new URLSearchParams(location.search); return"
         " Object.entries(wanted).every(([k, v]) => now.get(k) === v); }",
@@ -145,25 +148,26 @@ def until_asked(page, **wanted: str | None) -> None:
     )
 
 
-OWN = "300 × 200"
+OWN_SIZE = "300 × 200"
 
 
-def upload(page, path) -> None:
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(path))
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
-    kept(page, "moment.picture && !moment.sample")
+def upload_image(page, path) -> None:
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(path))
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
+    wait_for_history(page, "moment.picture && !moment.sample")
 
 
-def kept(page, condition: str) -> None:
-    """Waits until the entry in view of the browser's history says so."""
+def wait_for_history(page, condition: str) -> None:
+    """Wait until the current history entry fulfils a condition."""
     page.wait_for_function(
         f"() => {{ const moment = history.state?.vitviz; return moment && ({condition}); }}"
     )
 
 
-def painted(page, panel: str) -> bool:
-    """Whether a view's largest canvas in sight holds more than one colour, or its chart a dot for each of
-    several points, or a line.
+def is_painted(page, panel: str) -> bool:
+    """Return whether a view shows a figure.
+
+    That is a canvas with several colours, or a chart with several dots or lines.
     """
     return page.evaluate(
         """(id) => {
@@ -183,7 +187,7 @@ def painted(page, panel: str) -> bool:
     )
 
 
-def write_picture(path, size=(300, 200)):
+def write_image(path, size=(300, 200)):
     import numpy as np
     from PIL import Image
 
@@ -192,7 +196,7 @@ def write_picture(path, size=(300, 200)):
     return path
 
 
-WAITS = "This view needs the whole forward pass"
+NEEDS_PASS = "This view needs the whole forward pass"
 
 
 def resize(page, size: str) -> None:
@@ -203,8 +207,8 @@ def resize(page, size: str) -> None:
     field.press("Enter")
 
 
-def stands(page, view: str, before: str) -> str:
-    """Waits until a view has been drawn for another key, and returns that."""
+def wait_redrawn(page, view: str, before: str) -> str:
+    """Wait until a view is drawn for another key, and return this key."""
     page.wait_for_function(
         "([view, key]) => { const mark = document.querySelector(`#vitviz-${view} [data-ready]`);"
         " return mark && !mark.dataset.ready.startsWith(key); }",
@@ -213,18 +217,18 @@ def stands(page, view: str, before: str) -> str:
     return ready(page, view)
 
 
-def arrived(page, name: str):
+def wait_for_step(page, name: str):
     page.wait_for_function(
         "(name) => document.querySelector('#vitviz-tour .vv-tour').dataset.step === name", arg=name
     )
 
 
-def at(page, name: str):
+def wait_for_snapshot(page, name: str):
     expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", name, timeout=15_000)
 
 
-def stepping(page) -> None:
-    """From now on the steps that the film comes to are kept, however short each stands there."""
+def record_steps(page) -> None:
+    """Record the training steps that the slider shows from now on, however briefly."""
     page.evaluate(
         "() => { const film = document.querySelector('#vitviz-film .vv-film'); window.steps = [];"
         " new MutationObserver(() => window.steps.push(film.dataset.at))"
@@ -232,8 +236,8 @@ def stepping(page) -> None:
     )
 
 
-def came_to(page, *names: str) -> None:
-    """Waits until these steps have followed each other."""
+def wait_for_steps(page, *names: str) -> None:
+    """Wait until these training steps have been shown one after another."""
     page.wait_for_function(
         "(names) => ` ${window.steps.join(' ')} `.includes(` ${names.join(' ')} `)",
         arg=list(names),

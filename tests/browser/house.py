@@ -1,6 +1,4 @@
-"""The app inside the test's own process, so that a test can hold a forward pass and look at what is still
-taken.
-"""
+"""An app in the test process, so that a test can hold forward passes and inspect caches and queues."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from vitviz.traces import cancellation
 
 
 class RunningApp:
-    """A running app; `launch` hands it the page's own settings, but for blocking the caller."""
+    """A running app. `launch` receives the settings of the page, but does not block."""
 
     def __init__(self, *arguments: str):
         options = parse_options(["--port", str(free_port()), "--device", "cpu", *arguments])
@@ -30,7 +28,7 @@ class RunningApp:
     def __getattr__(self, name: str):
         if name == "demo":  # not built yet
             raise AttributeError(name)
-        return getattr(self.demo, name)  # what `launch` reads of the page
+        return getattr(self.demo, name)  # attributes that `launch` reads
 
     def queue(self, **given) -> None:
         self.demo.queue(**{**given, "default_concurrency_limit": 1})
@@ -40,12 +38,12 @@ class RunningApp:
 
     @property
     def running(self) -> list[str]:
-        """The listeners at work."""
+        """Return the names of the running listeners."""
         return [events[0].fn.name for events in self.demo._queue.active_jobs if events]
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or runs, no generator is kept, and nobody is making an entry of a cache."""
+        """Return whether no request waits or runs, no generator is open and no cache entry is computed."""
         queue, service = self.demo._queue, self.service
         caches = (
             service.pictures._pictures,
@@ -55,24 +53,24 @@ class RunningApp:
             service.runs._runs,
             service.sets._surveys,
         )
-        making = any(cache._making for cache in caches)
-        return not (len(queue) or self.running or self.demo.app.iterators or making)
+        computing = any(cache._making for cache in caches)
+        return not (len(queue) or self.running or self.demo.app.iterators or computing)
 
     def forget_traces(self) -> None:
-        """Once nothing has been asked for half a second, so that the next pass is of what is done next."""
-        since = time.monotonic()
+        """Wait for half a second without requests, then clear the traces: the next request runs a pass."""
+        idle_since = time.monotonic()
 
-        def calm() -> bool:
-            nonlocal since
-            since = since if self.idle else time.monotonic()
-            return time.monotonic() - since > 0.5
+        def idle_long_enough() -> bool:
+            nonlocal idle_since
+            idle_since = idle_since if self.idle else time.monotonic()
+            return time.monotonic() - idle_since > 0.5
 
-        until(calm)
+        wait_until(idle_long_enough)
         self.service._traces._entries.clear()
 
     @contextmanager
     def gate(self, checkpoint: str = "vitviz-tiny"):
-        """Holds every forward pass of a checkpoint until it is let through; at the end all go."""
+        """Hold every forward pass of a checkpoint until it is released. Release all passes at the end."""
         forward = self.service.checkpoints.inspector(checkpoint).forward
         gate = Gate(forward.run)
         forward.run = gate.forward
@@ -80,43 +78,43 @@ class RunningApp:
             yield gate
         finally:
             del forward.run
-            gate.let(1_000)
-            until(lambda: self.idle)
+            gate.release(1_000)
+            wait_until(lambda: self.idle)
 
     def stop(self) -> None:
         self.demo.close(verbose=False)
 
 
 class Gate:
-    """Counts the forward passes that have come to it."""
+    """Counts and holds forward passes."""
 
     def __init__(self, forward: Callable):
-        self._forward, self._free = forward, threading.Semaphore(0)
-        self._context = contextvars.copy_context()  # of the pass that came last
-        self.came = 0
+        self._forward, self._permits = forward, threading.Semaphore(0)
+        self._context = contextvars.copy_context()  # of the last pass
+        self.started = 0
 
     def forward(self, *given, **named):
-        self.came += 1
+        self.started += 1
         self._context = contextvars.copy_context()
-        assert self._free.acquire(timeout=60), "a forward pass was held and never let through"
+        assert self._permits.acquire(timeout=60), "a forward pass was held and never released"
         return self._forward(*given, **named)
 
     @property
-    def unwanted(self) -> bool:
-        """Whether the app knows that nobody waits for the pass that came last."""
+    def cancelled(self) -> bool:
+        """Return whether the last pass is cancelled because no client waits for it."""
         try:
             self._context.copy().run(cancellation.check)
         except cancellation.Stopped:
             return True
         return False
 
-    def let(self, count: int = 1) -> None:
-        self._free.release(count)
+    def release(self, count: int = 1) -> None:
+        self._permits.release(count)
 
 
-def until(condition: Callable[[], object], seconds: float = 40) -> None:
-    """Waits for what is bound to come."""
+def wait_until(condition: Callable[[], object], seconds: float = 40) -> None:
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""The net below every test of the page: no text that anyone can see, hear or take home says NaN or a raw key.
+"""Detects raw values and keys (NaN, undefined, errors.x) in any text of the page and in downloads.
 
-A script that stands in the page before all others looks at each text as it appears: in elements, tooltips and
-fields, and on canvases, a PNG's too; what it finds is an error on the console, which `open_page` collects.
+A script runs in the page before all others. It checks texts of elements, tooltips, fields and canvases (also
+of PNG exports) as they appear, and reports an error on the console, which `open_page` collects.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 _LETTER = "A-Za-z0-9_"
 _KEYS = "common|upload_text|errors|label|status|image|file|blocks|login|number|plot|slider"  # Gradio's own
-NOTHING = (
+RAW_VALUE = (
     f"(?<![{_LETTER}.'’])(?:NaN|nan|inf|Infinity|undefined|null)(?![{_LETTER}.])|"
     f"\\[object|(?<![{_LETTER}./])(?:{_KEYS})\\.(?!(?:png|jpe?g|webp|txt|svg|csv)\\b)[a-z_]{{2,}}(?![{_LETTER}(])"
 )
 _SCRIPT = """(() => {
-  const nothing = new RegExp(String.raw`NOTHING`, 'u');
+  const nothing = new RegExp(String.raw`RAW_VALUE`, 'u');
   const heard = ['title', 'aria-label', 'aria-valuetext', 'aria-description', 'placeholder', 'alt', 'label'];
   const told = new Set();
   const look = (text, where) => {
@@ -55,13 +55,13 @@ _SCRIPT = """(() => {
     };
   }
 })()"""
-SCRIPT = _SCRIPT.replace("NOTHING", NOTHING)
+SCRIPT = _SCRIPT.replace("RAW_VALUE", RAW_VALUE)
 
 
-def taken_home(download) -> list[str]:
-    """What a file that was taken home says and should not, in its name and, where it is a text, in it."""
-    said = [download.suggested_filename]
-    if said[0].endswith((".svg", ".txt", ".md")):
-        text = Path(download.path()).read_text(encoding="utf-8")
-        said += re.sub("<[^>]*>", "", text).splitlines()  # a picture in an attribute is letters by chance
-    return [f"taken home: {one[:200]}" for one in said if re.search(NOTHING, one)]
+def raw_values_in(download) -> list[str]:
+    """Return the raw values in the name of a download and, in a text file, in its content."""
+    texts = [download.suggested_filename]
+    if texts[0].endswith((".svg", ".txt", ".md")):
+        content = Path(download.path()).read_text(encoding="utf-8")
+        texts += re.sub("<[^>]*>", "", content).splitlines()  # image data in attributes may match by chance
+    return [f"taken home: {text[:200]}" for text in texts if re.search(RAW_VALUE, text)]

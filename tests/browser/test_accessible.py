@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready, walked
+from tests.browser.conftest import open_tab, ready, visit_views
 from tests.browser.helpers import violations
 from vitviz.views import VIEWS
 
@@ -47,7 +47,7 @@ def test_maps_and_charts_have_their_content_as_accessible_names_before_the_first
 
 def test_no_accessible_name_of_a_figure_is_missing_or_has_empty_parts(open_page):
     page = open_page()
-    for _ in walked(page, VIEWS):
+    for _ in visit_views(page, VIEWS):
         names = page.locator("[role=application]:visible").evaluate_all(
             "(all) => all.map((node) => node.getAttribute('aria-label') ?? '')"
         )
@@ -78,7 +78,7 @@ CLIPPED = """(view) => {
 
 def test_no_focus_ring_is_clipped(open_page):
     page = open_page(width=1280, height=720)
-    found = [fault for view in walked(page, VIEWS) for fault in page.evaluate(CLIPPED, view.slug)]
+    found = [fault for view in visit_views(page, VIEWS) for fault in page.evaluate(CLIPPED, view.slug)]
     assert not found, "\n".join(found)
 
 

@@ -3,14 +3,14 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, open_tab, pick, ready, shipped
+from tests.browser.conftest import Server, copy_checkpoint, open_tab, pick_checkpoint, ready
 
 
 @pytest.fixture
 def two_page(browser, tmp_path):
     """A page beside whose checkpoint lies another, without a film."""
     for name in ("vitviz-tiny", "other"):
-        shipped(tmp_path / name)
+        copy_checkpoint(tmp_path / name)
     with Server("--device", "cpu", "--weights", str(tmp_path)) as server:
         page = browser.new_page()
         page.goto(server.url + "?tab=patches")
@@ -62,7 +62,7 @@ def test_two_models_are_never_before_and_after(two_page):
     page = two_page
     alone(page, "vitviz-tiny")
     url = page.url
-    pick(page, "other")
+    pick_checkpoint(page, "other")
     expect(page.locator(".vv-compare > button")).to_be_focused()  # and not the page as a whole
     alone(page, "other")
     open_tab(page, "Attention")
@@ -75,7 +75,7 @@ def test_two_models_are_never_before_and_after(two_page):
         alone(page, "other")
     page.go_back()  # another second checkpoint
     alone(page, "vitviz-tiny", "second-facts")
-    pick(page, "vitviz-tiny")
+    pick_checkpoint(page, "vitviz-tiny")
     alone(page, "vitviz-tiny")
     page.go_back()
     alone(page, "other")
@@ -94,7 +94,7 @@ def test_a_pair_of_one_training_stands_side_by_side_and_only_the_slider_goes_on_
     expect(page.locator("#vitviz-facts .vv-before").first).to_be_attached()
     alone_beside = page.locator("#vitviz-second-facts")
     expect(alone_beside).not_to_contain_text("→")
-    pick(page, "vitviz-tiny")
+    pick_checkpoint(page, "vitviz-tiny")
     alone(page, "vitviz-tiny")
 
 
@@ -112,6 +112,6 @@ def test_while_a_training_plays_the_class_that_is_explained_stays(open_page):
     slider.press("ArrowRight")
     expect(page.locator("#vitviz-film .vv-film")).not_to_have_attribute("data-at", "vitviz-tiny@0")
     expect(why).to_have_value(explained)
-    pick(page, "vitviz-tiny@0")  # seen by itself, its own likeliest class is explained
+    pick_checkpoint(page, "vitviz-tiny@0")  # seen by itself, its own likeliest class is explained
     alone(page, "vitviz-tiny@0")
     expect(why).not_to_have_value(explained)

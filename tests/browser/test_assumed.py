@@ -9,8 +9,14 @@ import pytest
 from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
-from tests.browser.conftest import Server, drawn_otherwise, middle, pick, shipped
-from tests.browser.held import Held
+from tests.browser.conftest import (
+    Server,
+    brightness_changes,
+    centre_brightness,
+    copy_checkpoint,
+    pick_checkpoint,
+)
+from tests.browser.held import HeldRequests
 from tests.engine.small import saved, small
 from tests.shared import shared
 
@@ -20,7 +26,7 @@ NONE = "^(?!.*assumed)"
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
-    shipped(folder / "vitviz-tiny")
+    copy_checkpoint(folder / "vitviz-tiny")
     save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
     saved(small(embed_dim=96, num_heads=6, num_classes=10), folder / "cifar.safetensors")
     return folder
@@ -43,12 +49,12 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
     form = page.locator(".vv-assumed")
     expect(form).to_be_hidden()
     marked(page, NONE)
-    pick(page, "mine.safetensors")
+    pick_checkpoint(page, "mine.safetensors")
     expect(form).to_contain_text("Not stated in the file")
     expect(form.locator("fieldset").first).to_contain_text("%", timeout=60_000)  # each choice with its answer
     marked(page, "assumed: .*Mean and deviation.*Crop")
-    other = middle(form.locator("input:not(:checked)").first)
-    assert drawn_otherwise(form.locator("input:checked").first, other), "what is taken is seen"
+    other = centre_brightness(form.locator("input:not(:checked)").first)
+    assert brightness_changes(form.locator("input:checked").first, other), "what is taken is seen"
     form.get_by_label("one half").click()
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5", timeout=60_000
@@ -69,16 +75,16 @@ def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, wei
 def test_two_answers_given_quickly_both_count(open_page):
     page = open_page()
     form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
-    pick(page, "cifar.safetensors")
+    pick_checkpoint(page, "cifar.safetensors")
     choices = {
         name: form.locator("fieldset").filter(has_text=name).locator("input") for name in ("Heads", "Mean")
     }
     expect(choices["Heads"]).to_have_count(4, timeout=60_000)
-    held = Held(page, "/queue/join")
+    held = HeldRequests(page, "/queue/join")
     choices["Heads"].nth(1).click()
     held.wait()
     choices["Mean"].nth(2).click()
-    held.let_go()
+    held.release()
     said = re.compile(r"^cifar\.safetensors\?heads=6&mean=[^&]+&std=[^&]+$")
     expect(facts).to_have_attribute("data-checkpoint", said, timeout=60_000)
 
@@ -86,7 +92,7 @@ def test_two_answers_given_quickly_both_count(open_page):
 def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_path):
     page = open_page()
     form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
-    pick(page, "cifar.safetensors")
+    pick_checkpoint(page, "cifar.safetensors")
     heads = form.locator("fieldset").filter(has_text="Heads")
     expect(heads.locator("label")).to_have_count(4, timeout=60_000)
     expect(heads.locator("label").nth(1)).to_contain_text("%", timeout=60_000)

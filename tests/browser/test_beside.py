@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, ready, shipped, walked
-from tests.browser.helpers import until_asked
+from tests.browser.conftest import Server, copy_checkpoint, ready, visit_views
+from tests.browser.helpers import wait_for_query
 from vitviz.views import VIEWS
 
 WORDS = {
@@ -39,13 +39,13 @@ def test_before_and_after_the_training_is_the_first_offer(open_page, locale, wid
     ready(page, "second-patches")
     expect(button).to_have_text(beside)
     expect(page.locator(".vv-compare-offers")).to_be_hidden()
-    until_asked(page, checkpoint="vitviz-tiny@0", second="vitviz-tiny")
+    wait_for_query(page, checkpoint="vitviz-tiny@0", second="vitviz-tiny")
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
     button.click()
     page.get_by_role("button", name=end).click()
     expect(page.locator("#vitviz-second-patches")).to_be_hidden()
     expect(button).to_have_text(compare)
-    until_asked(page, second=None)
+    wait_for_query(page, second=None)
 
 
 def test_one_fold_has_all_that_is_compared_and_escape_closes_it(open_page):
@@ -71,7 +71,7 @@ def test_one_fold_has_all_that_is_compared_and_escape_closes_it(open_page):
 
 
 def test_without_a_film_there_is_no_before(browser, tmp_path):
-    shipped(tmp_path / "vitviz-tiny")
+    copy_checkpoint(tmp_path / "vitviz-tiny")
     with Server("--device", "cpu", "--weights", str(tmp_path)) as server:
         page = browser.new_page()
         page.goto(server.url + "?tab=patches")
@@ -98,7 +98,7 @@ def test_in_a_narrow_window_two_figures_are_whole_and_the_settings_are_those_of_
     page = open_page("?second=vitviz-tiny@0", width, 844, wait=False)
     ready(page, "second-patches")
     page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
-    for view in walked(page, VIEWS, beside=True):
+    for view in visit_views(page, VIEWS, beside=True):
         page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
         first, second = page.evaluate(BOXES, view.slug)
         assert second["x"] > first["right"] or second["y"] > first["bottom"], "neither covers the other"

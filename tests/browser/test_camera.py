@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.browser.conftest import FLAGS, chromium, open_tab, ready, sample
-from tests.browser.helpers import CAMERA, SIDE, filmed, opened
+from tests.browser.conftest import FLAGS, choose_sample, chromium, open_tab, ready
+from tests.browser.helpers import CAMERA, SIDE, open_with_camera, write_camera_video
 
 FRAME = """() => { const each = [...window.vitviz.views].filter((one) =>
   one.name === 'stage' || (one.key && one.root.closest('.tabitem')?.checkVisibility()));
@@ -23,7 +23,7 @@ ON = "() => Number(document.documentElement.dataset.camera?.split(' ')[0]) > {}"
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory):
-    return filmed(tmp_path_factory.mktemp("camera") / "film.y4m")
+    return write_camera_video(tmp_path_factory.mktemp("camera") / "film.y4m")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def start(page, frames: int = 3) -> None:
 
 
 def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
-    page = opened(cameras[0], server.url)
+    page = open_with_camera(cameras[0], server.url)
     asked = []
     page.on("response", lambda got: asked.append(got) if "/live" in got.url else None)
     start(page)
@@ -100,7 +100,7 @@ def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
 
 
 def test_stopped_all_is_the_photograph_again_and_the_server_has_no_frame(cameras, server):
-    page = opened(cameras[0], server.url)
+    page = open_with_camera(cameras[0], server.url)
     photograph = ready(page, "rollout")
     before = page.locator("#vitviz-facts .vv-answers li").all_text_contents()
     entries = page.evaluate("() => history.length")
@@ -124,9 +124,9 @@ def test_stopped_all_is_the_photograph_again_and_the_server_has_no_frame(cameras
 
 
 def test_the_lamp_is_off_where_another_photograph_is_chosen_or_the_page_hidden(cameras, server):
-    page = opened(cameras[0], server.url)
+    page = open_with_camera(cameras[0], server.url)
     start(page)
-    sample(page, 1)  # the same once more
+    choose_sample(page, 1)  # the same once more
     page.wait_for_function("() => !('camera' in document.documentElement.dataset)")
     assert not lit(page)
     start(page)
@@ -138,14 +138,14 @@ def test_the_lamp_is_off_where_another_photograph_is_chosen_or_the_page_hidden(c
     page.evaluate("() => delete document.hidden")
     start(page)
     page.evaluate("() => history.pushState(history.state, '', location)")
-    sample(page, 0)
+    choose_sample(page, 0)
     page.wait_for_function("() => !('camera' in document.documentElement.dataset)")
     assert not lit(page)
     page.context.close()
 
 
 def test_a_still_that_is_kept_becomes_the_photograph(cameras, server):
-    page = opened(cameras[0], server.url)
+    page = open_with_camera(cameras[0], server.url)
     photograph = ready(page, "rollout")
     start(page)
     page.get_by_role("button", name="Keep", exact=True).click()
@@ -160,7 +160,7 @@ def test_a_still_that_is_kept_becomes_the_photograph(cameras, server):
 
 
 def test_what_is_set_and_taken_away_holds_for_the_frames(cameras, server):
-    page = opened(cameras[0], server.url)
+    page = open_with_camera(cameras[0], server.url)
     start(page)
     page.evaluate(
         "() => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { patches: [0, 1, 2] } }))"
@@ -173,7 +173,7 @@ def test_what_is_set_and_taken_away_holds_for_the_frames(cameras, server):
 
 
 def test_without_a_camera_there_is_a_sentence(cameras, server):
-    page = opened(cameras[1], server.url)
+    page = open_with_camera(cameras[1], server.url)
     page.get_by_role("button", name="Camera", exact=True).click()
     expect(page.locator("#vitviz-stage .vv-error")).to_have_text(
         re.compile("There is no camera on this device|Camera access was denied")
@@ -188,7 +188,7 @@ def test_without_a_camera_there_is_a_sentence(cameras, server):
 def test_a_frame_restyles_what_changes_and_lays_out_the_page_twice_at_most(cameras, server):
     """By the browser's own count: a style that asks by `:has()` at the page's root restyles all of it, and a
     length that is read among changes lays out the page once more."""
-    page = opened(cameras[0], server.url)
+    page = open_with_camera(cameras[0], server.url)
     start(page)
 
     def pass_by(frames: int) -> int:

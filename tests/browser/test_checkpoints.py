@@ -8,7 +8,15 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import Server, give_a_set, open_tab, pick, ready, sample, shipped
+from tests.browser.conftest import (
+    Server,
+    choose_sample,
+    copy_checkpoint,
+    open_tab,
+    pick_checkpoint,
+    ready,
+    upload_image_set,
+)
 from vitviz.views import VIEWS
 
 
@@ -22,7 +30,7 @@ def weights(tmp_path_factory):
     from safetensors.torch import save_file
 
     folder = tmp_path_factory.mktemp("weights")
-    shipped(folder / "vitviz-tiny")
+    copy_checkpoint(folder / "vitviz-tiny")
     kinds = {
         "<img src=x onerror=alert(1)>": (
             "vit_tiny_patch16_224",
@@ -70,9 +78,9 @@ def server(weights):
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "rotary"])
 def test_switching_keeps_the_picture_and_draws_or_explains_every_view(open_page, name):
     page = open_page()
-    sample(page, 1)
+    choose_sample(page, 1)
     expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
-    pick(page, name)
+    pick_checkpoint(page, name)
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", name, timeout=20_000)
     expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
     for view in VIEWS:
@@ -92,7 +100,7 @@ def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
     page = open_page()
     before = ready(page, "patches")
     start = time.perf_counter()
-    pick(page, "vit_tiny_patch16_224.augreg_in21k")
+    pick_checkpoint(page, "vit_tiny_patch16_224.augreg_in21k")
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
         re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000
     )
@@ -105,7 +113,7 @@ def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
 
 def test_what_is_no_plain_vit_is_refused_with_the_reason(open_page):
     page = open_page()
-    pick(page, "swin_tiny_patch4_window7_224")
+    pick_checkpoint(page, "swin_tiny_patch4_window7_224")
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
         "Swin", timeout=15_000, ignore_case=True
     )
@@ -124,7 +132,7 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
             files[-1]
         )
     (tmp_path / "bad.png").write_text("no picture")
-    give_a_set(page, [*files, tmp_path / "bad.png"])
+    upload_image_set(page, [*files, tmp_path / "bad.png"])
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-distance")).to_contain_text("mean of 3 images", timeout=30_000)
     expect(page.locator(".vv-set-told")).to_contain_text("Picture 4")

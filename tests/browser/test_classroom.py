@@ -12,9 +12,17 @@ from gradio.utils import get_upload_folder
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.browser.conftest import export, give_a_set, open_tab, pick, ready, sample, shipped
-from tests.browser.helpers import notice, painted
-from tests.browser.house import RunningApp, until
+from tests.browser.conftest import (
+    choose_sample,
+    copy_checkpoint,
+    export,
+    open_tab,
+    pick_checkpoint,
+    ready,
+    upload_image_set,
+)
+from tests.browser.helpers import is_painted, notice
+from tests.browser.house import RunningApp, wait_until
 from vitviz import engine
 from vitviz.errors import CheckpointError
 from vitviz.server.security.request_context import PageClosed
@@ -26,7 +34,7 @@ BATCH = 8  # pictures between two states of a survey
 def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     for name in ("vitviz-tiny", "mine"):
-        shipped(folder / name)
+        copy_checkpoint(folder / name)
     return folder
 
 
@@ -57,7 +65,7 @@ def chart(browser, server, pictures):
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(server.url + "?tab=distance")
     ready(page, "distance")
-    give_a_set(page, pictures)
+    upload_image_set(page, pictures)
     page.wait_for_function(  # what each is taken for has passes of its own, which no gate is to hold
         "() => { const all = [...document.querySelectorAll('.vv-set-pictures li')];"
         " return all.length && all.every((one) => !one.textContent.includes('…')) }"
@@ -89,13 +97,13 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
         for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits for it
             asked = {"data": [name, "", 5]}
             httpx.post(server.url + "gradio_api/call/predict", json=asked).raise_for_status()
-        until(lambda: gate.came and len(server.demo._queue) == 1)
-        sample(page, 0)
+        wait_until(lambda: gate.started and len(server.demo._queue) == 1)
+        choose_sample(page, 0)
         expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
-        assert ready(page, "patches") == before and painted(page, "patches")
+        assert ready(page, "patches") == before and is_painted(page, "patches")
         late = open_page(wait=False)
         expect(notice(late)).to_contain_text("Reload in a moment")
-    sample(page, 0)
+    choose_sample(page, 0)
     redrawn(page, before)
     late.reload()
     ready(late, "patches")
@@ -106,17 +114,17 @@ def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_
     page = open_page()
     server.forget_traces()
     with server.gate() as gate:
-        sample(page, 2)
-        until(lambda: gate.came == 1)
+        choose_sample(page, 2)
+        wait_until(lambda: gate.started == 1)
         page.context.close()
         key = server.service.pictures.sample("astronaut")
-        until(lambda: gate.unwanted)
-        gate.let()
-        until(lambda: server.idle)
+        wait_until(lambda: gate.cancelled)
+        gate.release()
+        wait_until(lambda: server.idle)
         assert not server.service._traces._entries, "nobody waits for it, so it is not made to its end"
-        gate.let()
+        gate.release()
         server.service.look(key, "vitviz-tiny")
-        assert gate.came == 2 and len(server.service._traces._entries) == 1
+        assert gate.started == 2 and len(server.service._traces._entries) == 1
 
 
 def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, monkeypatch):
@@ -136,12 +144,12 @@ def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, mo
 
     page = open_page()
     monkeypatch.setattr(engine, "load", load)
-    pick(page, "vit_tiny_patch16_224.augreg_in21k")
+    pick_checkpoint(page, "vit_tiny_patch16_224.augreg_in21k")
     expect(page.locator("#vitviz-stage")).to_contain_text("Downloading vit_tiny_patch16_224.augreg_in21k")
     page.context.close()
-    until(lambda: ended and server.idle)
+    wait_until(lambda: ended and server.idle)
     other = open_page()
-    pick(other, "vit_tiny_patch16_224.augreg_in21k")
+    pick_checkpoint(other, "vit_tiny_patch16_224.augreg_in21k")
     expect(notice(other)).to_contain_text("Asked for anew")
 
 
@@ -149,30 +157,30 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
     kept = len(os.listdir(get_upload_folder()))
     with server.gate() as gate:
         start(chart)
-        until(lambda: gate.came == 1)
+        wait_until(lambda: gate.started == 1)
         chart.locator(".vv-set .vv-go").click()
-        until(lambda: not server.running)
-        gate.let()
-        until(lambda: server.idle)
+        wait_until(lambda: not server.running)
+        gate.release()
+        wait_until(lambda: server.idle)
         chart_says(chart, "one image")
         assert averaged(chart) == 1
         start(chart)
-        until(lambda: gate.came == 2)
-        gate.let()
+        wait_until(lambda: gate.started == 2)
+        gate.release()
         chart_says(chart, f"mean of {BATCH} images")
-        until(lambda: gate.came == 3)
+        wait_until(lambda: gate.started == 3)
         chart.locator(".vv-set .vv-go").click()
-        until(lambda: not server.running)
-        gate.let()
-        until(lambda: server.idle)
+        wait_until(lambda: not server.running)
+        gate.release()
+        wait_until(lambda: server.idle)
         chart.get_by_label("Renormalised over patches").check(force=True)
         chart.wait_for_function(
             "() => /renormalised/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
         )
         chart_says(chart, f"mean of {BATCH} images")
-        assert averaged(chart) == BATCH and gate.came == 3
+        assert averaged(chart) == BATCH and gate.started == 3
         start(chart)
-        gate.let(3)
+        gate.release(3)
         chart_says(chart, f"mean of {len(pictures)} images")
         assert averaged(chart) == len(pictures)
     assert len(os.listdir(get_upload_folder())) <= kept, "starting again leaves files behind"
@@ -185,41 +193,41 @@ def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
     sorted_heads = chart.get_by_label("Sorted within the layer")
     with server.gate() as gate:
         start(chart)
-        gate.let()
+        gate.release()
         chart_says(chart, f"mean of {BATCH} images")
-        until(lambda: gate.came == 2)
+        wait_until(lambda: gate.started == 2)
         sorted_heads.check(force=True)  # drawn in the page: it ends no survey, and the next pictures keep it
         expect(axis).to_have_text("Heads of a layer, sorted by distance")
-        gate.let()
+        gate.release()
         chart_says(chart, f"mean of {2 * BATCH} images")
         expect(axis).to_have_text("Heads of a layer, sorted by distance")
-        until(lambda: gate.came == 3)
-        sample(chart, 3)
-        until(lambda: server.running == ["sample"])
-        gate.let(2)
+        wait_until(lambda: gate.started == 3)
+        choose_sample(chart, 3)
+        wait_until(lambda: server.running == ["sample"])
+        gate.release(2)
         chart_says(chart, "one image")
-        until(lambda: server.idle)
+        wait_until(lambda: server.idle)
         chart_says(chart, "one image")
-        assert gate.came == 4 and sorted_heads.is_checked()
+        assert gate.started == 4 and sorted_heads.is_checked()
 
 
 def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(chart, server):
     with server.gate() as gate:
         start(chart)
-        gate.let()
+        gate.release()
         chart_says(chart, f"mean of {BATCH} images")
-        until(lambda: gate.came == 2)
+        wait_until(lambda: gate.started == 2)
         chart.context.close()
-        gate.let()
-        until(lambda: server.idle)
-        assert gate.came == 2, "the survey went on for nobody"
+        gate.release()
+        wait_until(lambda: server.idle)
+        assert gate.started == 2, "the survey went on for nobody"
 
 
 def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_page, server, weights):
     page = open_page("?checkpoint=mine")
     shutil.rmtree(weights / "mine")
     before = ready(page, "patches")
-    sample(page, 2)  # it is still in memory
+    choose_sample(page, 2)  # it is still in memory
     redrawn(page, before)
     open_tab(page, "Rollout")
     address = f"{server.url}gradio_api/vitviz/{(key := ready(page, 'rollout'))}/rollout/map"
@@ -235,9 +243,9 @@ def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
     expect(page.locator("#vitviz-rollout .vv-error")).to_contain_text("There is no checkpoint 'mine'")
-    sample(page, 0)
+    choose_sample(page, 0)
     expect(notice(page)).to_contain_text("There is no checkpoint 'mine'")
-    assert ready(page, "rollout") == key and painted(page, "rollout")
+    assert ready(page, "rollout") == key and is_painted(page, "rollout")
 
     page.goto(server.url + "?tab=patches")
     ready(page, "patches")

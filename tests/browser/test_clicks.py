@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser.conftest import ready, walked
+from tests.browser.conftest import ready, visit_views
 from vitviz.views import VIEWS
 
 # Where all drawings of a view in view stand, the words of their scales aside.
@@ -22,7 +22,7 @@ UNDER = {720: 660, 900: 840}  # px from the top where the film's timeline begins
 def test_no_click_moves_a_drawing(open_page, width, height):
     page = open_page("", width, height)
     clicked = ("explorer", "tokens", "rollout", "positions", "patches", "trial", "evidence")
-    for view in (view.slug for view in walked(page, [named[slug] for slug in clicked])):
+    for view in (view.slug for view in visit_views(page, [named[slug] for slug in clicked])):
         if view == "trial":
             page.locator("#vitviz-trial [data-tried]:not([data-tried=''])").wait_for(
                 state="attached", timeout=300_000

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import give_a_set, ready
+from tests.browser.conftest import ready, upload_image_set
 from vitviz.surveys import sample_crops
 
 DRAWN = "JSON.parse(new TextDecoder().decode(view.data.matrix.values))"
@@ -89,7 +89,7 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
         files.append(tmp_path / f"{number}.png")
         pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(files[-1])
-    give_a_set(page, files)
+    upload_image_set(page, files)
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("Based on a set of 9 images", timeout=60_000)
     under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))

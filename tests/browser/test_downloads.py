@@ -8,8 +8,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import drawn_otherwise, export, give_a_set, middle, ready
-from tests.browser.held import Held
+from tests.browser.conftest import brightness_changes, centre_brightness, export, ready, upload_image_set
+from tests.browser.held import HeldRequests
 from tests.export.reading import texts
 
 
@@ -71,7 +71,7 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         paths.append(path)
-    give_a_set(page, paths)
+    upload_image_set(page, paths)
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 images")
     assert ready(page, "distance") != one
@@ -97,9 +97,9 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
     expect(dialog.get_by_label("Dots per inch")).to_be_hidden()
     box = dialog.get_by_label("Include detail")
     place = box.bounding_box()
-    before = middle(box)
+    before = centre_brightness(box)
     box.check()
-    assert drawn_otherwise(box, before), "the tick is seen"
+    assert brightness_changes(box, before), "the tick is seen"
     expect(dialog.get_by_role("status")).to_be_empty(timeout=60_000)  # its preview is drawn
     assert box.bounding_box() == place, "what is said below moves nothing"
     box.uncheck()
@@ -176,7 +176,7 @@ def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_pa
     page.route(
         re.compile("film.progress"), lambda route: route.fulfill(json={"done": 9, "of": 36}, status=200)
     )
-    held = Held(page, r"/filters/film\.mp4")
+    held = HeldRequests(page, r"/filters/film\.mp4")
     dialog.get_by_role("button", name="Download").click()
     held.wait()
     expect(dialog).to_contain_text("Drawing … 25 %")
@@ -186,4 +186,4 @@ def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_pa
     expect(dialog).to_have_count(0)
     page.wait_for_timeout(100)
     assert any("film.mp4" in url for url in failed)
-    held.let_go()
+    held.release()

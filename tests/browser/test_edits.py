@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready
-from tests.browser.held import Held
-from tests.browser.helpers import SIZES, kept
+from tests.browser.held import HeldRequests
+from tests.browser.helpers import SIZES, wait_for_history
 
 
 def take(page, *heads: str) -> None:
@@ -21,24 +21,24 @@ def chips(page):
 
 def test_heads_that_are_taken_away_while_another_is_under_way_are_all_gone(open_page):
     page = open_page("?sample=coffee")
-    held = Held(page, "/queue/join")
+    held = HeldRequests(page, "/queue/join")
     take(page, "2.1")
     held.wait()
     take(page, "5.2")
     take(page, "7.3")
-    held.let_go()
+    held.release()
     expect(chips(page)).to_have_text(["Layer 2, head 1", "Layer 5, head 2", "Layer 7, head 3"])
-    kept(page, "moment.without === 'heads=2.1_5.2_7.3'")
+    wait_for_history(page, "moment.without === 'heads=2.1_5.2_7.3'")
 
 
 def test_one_more_counts_after_the_first_has_been_answered_and_the_second_not_yet(open_page):
     page = open_page("?sample=coffee")
-    first, second = Held(page, "/queue/join"), []
+    first, second = HeldRequests(page, "/queue/join"), []
     take(page, "2.1")
     first.wait()
     take(page, "5.2")
     page.route("**/queue/join*", lambda route: second.append(route))
-    first.let_go()
+    first.release()
     expect(chips(page)).to_have_text(["Layer 2, head 1"])
     while not second:
         page.wait_for_timeout(20)
@@ -47,7 +47,7 @@ def test_one_more_counts_after_the_first_has_been_answered_and_the_second_not_ye
     page.unroute("**/queue/join*")
     second[0].continue_()
     expect(chips(page)).to_have_text(["Layer 5, head 2", "Layer 7, head 3"])
-    kept(page, "moment.without === 'heads=5.2_7.3'")
+    wait_for_history(page, "moment.without === 'heads=5.2_7.3'")
 
 
 def test_what_is_refused_is_not_asked_for_again(open_page):
@@ -57,7 +57,7 @@ def test_what_is_refused_is_not_asked_for_again(open_page):
     take(page, "2.1")
     expect(chips(page)).to_have_text(["Layer 2, head 1"])
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
-    kept(page, "moment.without === 'heads=2.1'")
+    wait_for_history(page, "moment.without === 'heads=2.1'")
 
 
 def test_a_view_that_does_not_apply_says_why_in_full(open_page):

@@ -7,8 +7,8 @@ import re
 import numpy as np
 from playwright.sync_api import expect
 
-from tests.browser.conftest import export, open_tab, ready, sample
-from tests.browser.held import Held
+from tests.browser.conftest import choose_sample, export, open_tab, ready
+from tests.browser.held import HeldRequests
 from vitviz.analyses import patches_kept
 from vitviz.traces.grid import Grid
 from vitviz.traces.samples import samples
@@ -44,7 +44,7 @@ def drawn(page, dots: int):
 def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(open_page):
     page = opened(open_page, "?sample=coffee")
     drawn(page, 0)  # guess first: nothing is asked before the button
-    held = Held(page, r"/experiment/point\?.*step=4(&|$)")
+    held = HeldRequests(page, r"/experiment/point\?.*step=4(&|$)")
     go, said = page.locator(GO), page.locator("#vitviz-experiment .vv-trying")
     go.click()
     expect(said).to_have_text("4 of 11", timeout=30_000)
@@ -55,7 +55,7 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     expect(said).to_contain_text("Results so far are kept")
     drawn(page, 8)
     assert len(held) == 1
-    held.let_go()
+    held.release()
     asked = []
     page.on("request", lambda request: asked.append(request.url) if "/point?" in request.url else None)
     go.click()
@@ -67,12 +67,12 @@ def test_one_button_says_how_far_it_is_stops_goes_on_and_keeps_what_it_found(ope
     expect(go).to_have_text("Start the experiment")
     expect(page.locator("#vitviz-experiment .vv-below")).to_contain_text("196 pieces of 1 × 1 patches")
     first = ready(page, "experiment")
-    sample(page, OTHER)
+    choose_sample(page, OTHER)
     page.wait_for_function(f"() => !document.querySelector('{READY}').dataset.ready.startsWith('{first}')")
     kind(page, "drop")
     expect(go).to_be_visible()
     drawn(page, 0)  # of another picture nothing is known
-    sample(page, COFFEE)
+    choose_sample(page, COFFEE)
     page.locator(WHOLE).wait_for(state="attached", timeout=30_000)
     drawn(page, 22)
     assert len(asked) == 7, "what was found is still there, and nothing is asked anew"

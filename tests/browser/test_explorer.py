@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import open_tab, ready, unfold
-from tests.browser.helpers import cell
+from tests.browser.conftest import open_more_settings, open_tab, ready
+from tests.browser.helpers import patch_centre
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
 
@@ -50,24 +50,24 @@ def test_hover_shows_the_traces_own_row_without_any_request(page, trace):
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     for patch in (3, trace.grid.cols + 1, trace.grid.patches - 1):
-        page.mouse.move(*cell(page, trace, patch))
+        page.mouse.move(*patch_centre(page, trace, patch))
         expect(page.locator("#vitviz-explorer .vv-h").first).to_contain_text(f"Patch {patch + 1} ")
         same(shown(page), trace.attention(0)[0, trace.grid.prefix + patch])
     assert requests == []
 
 
 def test_row_and_column_differ_as_they_should(page, trace):
-    unfold(page, "explorer")
+    open_more_settings(page, "explorer")
     page.get_by_text("is attended by").click()
     settled(page, direction="column")
-    page.mouse.move(*cell(page, trace, 5))
+    page.mouse.move(*patch_centre(page, trace, 5))
     same(shown(page), trace.attention(0)[0, :, trace.grid.prefix + 5])
     assert not np.allclose(shown(page), trace.attention(0)[0, trace.grid.prefix + 5].numpy(), atol=1e-3)
 
 
 def test_prefix_tokens_are_chips_with_their_weight_and_can_ask(page, trace):
     chip = page.locator("#vitviz-explorer").get_by_role("button", name=re.compile("^Class"))
-    page.mouse.move(*cell(page, trace, 7))
+    page.mouse.move(*patch_centre(page, trace, 7))
     expect(chip).to_contain_text(f"{trace.attention(0)[0, trace.grid.prefix + 7, 0]:.3f}")
     chip.click()
     settled(page, token=0)
@@ -75,7 +75,7 @@ def test_prefix_tokens_are_chips_with_their_weight_and_can_ask(page, trace):
 
 
 def test_the_keyboard_moves_patch_head_and_layer(page, trace):
-    page.mouse.click(*cell(page, trace, 9))
+    page.mouse.click(*patch_centre(page, trace, 9))
     settled(page, token=trace.grid.prefix + 9)
     page.locator("#vitviz-explorer .vv-heat").first.focus()
     page.keyboard.press("]")
@@ -103,10 +103,10 @@ def test_the_wall_picks_layer_and_head(page, trace):
 
 def test_up_to_four_pins_in_their_own_colours(page, trace):
     for patch in (1, 2, 3, 4, 5):
-        page.mouse.click(*cell(page, trace, patch))
+        page.mouse.click(*patch_centre(page, trace, patch))
         settled(page, token=trace.grid.prefix + patch)
         page.get_by_text("Pin this token").click()
-        page.mouse.click(*cell(page, trace, patch))  # lets go again
+        page.mouse.click(*patch_centre(page, trace, patch))  # lets go again
     pins = page.locator("#vitviz-explorer .vv-pins figure")
     expect(pins).to_have_count(4)
     colours = pins.evaluate_all("(all) => all.map((one) => getComputedStyle(one).borderColor)")
@@ -116,7 +116,7 @@ def test_up_to_four_pins_in_their_own_colours(page, trace):
 
 
 def test_rollout_of_the_picked_patch_in_the_same_place(page, trace):
-    page.mouse.click(*cell(page, trace, 9))
+    page.mouse.click(*patch_centre(page, trace, 9))
     page.locator("#vitviz-explorer [data-name=show] select").select_option("rollout")
     settled(page, show="rollout", token=trace.grid.prefix + 9)
     expected = vitviz.rollout(trace, query=9).numpy().flatten()
@@ -128,7 +128,7 @@ def test_a_finger_asks_as_a_pointer_does(browser, server, trace):
     page = context.new_page()
     page.goto(server.url + "?sample=coffee&tab=explorer")
     ready(page, "explorer")
-    page.touchscreen.tap(*cell(page, trace, 6))
+    page.touchscreen.tap(*patch_centre(page, trace, 6))
     settled(page, token=trace.grid.prefix + 6)
     same(shown(page), trace.attention(0)[0, trace.grid.prefix + 6])
     context.close()
@@ -138,7 +138,7 @@ def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
     distances = vitviz.attention_distance(trace)
     order = [layer.argsort().tolist() for layer in distances]
     assert any(one != sorted(one) for one in order), "else the test could not fail"
-    unfold(page, "explorer")
+    open_more_settings(page, "explorer")
     page.locator("#vitviz-explorer").get_by_text("distance", exact=True).click()
     settled(page, order="distance")
     assert page.evaluate(f"{VIEW}.ui.order") == order
@@ -157,15 +157,15 @@ def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
     page.on(
         "request", lambda request: asked.append(request.url) if "/explorer/score" in request.url else None
     )
-    page.mouse.click(*cell(page, trace, 20))
+    page.mouse.click(*patch_centre(page, trace, 20))
     settled(page, token=start + 20)
     assert asked == []
     page.get_by_role("button", name="Explain score").click()
     settled(page, beside="score")
-    page.mouse.click(*cell(page, trace, 60))
+    page.mouse.click(*patch_centre(page, trace, 60))
     settled(page, key=60, token=start + 20)
     page.get_by_role("button", name="Compared with").click()
-    page.mouse.click(*cell(page, trace, 137))
+    page.mouse.click(*patch_centre(page, trace, 137))
     settled(page, key=60, against=137)
     layer = trace.layers[0]
     q, k = layer.q[0, start + 20].double(), layer.k[0].double()
@@ -173,5 +173,5 @@ def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
     said = page.locator("#vitviz-explorer .vv-below").inner_text().replace("−", "-")
     assert f"The contributions sum to {above:+.2f}" in said and asked
     page.wait_for_function("() => location.search.includes('key=60&against=137')")
-    page.mouse.click(*cell(page, trace, 137))
+    page.mouse.click(*patch_centre(page, trace, 137))
     settled(page, against="mean")

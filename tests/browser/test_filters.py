@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import ready
-from tests.browser.helpers import cell
+from tests.browser.helpers import patch_centre
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'filters' && view.root.isConnected)"
 
@@ -29,7 +29,7 @@ def test_a_click_or_enter_shows_the_response_and_escape_or_a_second_click_closes
     first = vitviz.embedding_filters(inspector).pictures[:1]
     expected = vitviz.filter_responses(inspector, trace, first).numpy().ravel()
     np.testing.assert_allclose(page.evaluate(f"Array.from({VIEW}.data.response.values)"), expected, atol=1e-5)
-    page.mouse.move(*cell(page, trace, 100, "#vitviz-filters .vv-heat"))
+    page.mouse.move(*patch_centre(page, trace, 100, "#vitviz-filters .vv-heat"))
     tip = page.locator(".vv-tip.vv-on")
     expect(tip).to_contain_text("Patch 101")
     shown = float(tip.locator("div").first.inner_text().replace("−", "-"))

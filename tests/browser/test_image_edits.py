@@ -5,8 +5,8 @@ is the same to the bit.
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.helpers import SIZES, kept
+from tests.browser.conftest import choose_sample, open_tab, ready
+from tests.browser.helpers import SIZES, wait_for_history
 
 PAINTED = "brush.mean_90.250.100.100.40.-60.80 move_300.150.80.60.-200.40"
 
@@ -57,13 +57,13 @@ def strokes(page, condition: str) -> None:
           return strokes !== undefined && ({condition})
             && stage.root.dataset.ready?.startsWith(`${{stage.value.key}}/`); }}"""
     )
-    kept(page, f"((strokes) => {condition})(moment.strokes)")
+    wait_for_history(page, f"((strokes) => {condition})(moment.strokes)")
 
 
 def test_a_stroke_changes_the_answer_and_undone_all_is_as_it_was(open_page):
     page = open_page("?sample=coffee&tab=rollout", wait=False)
     ready(page, "rollout")
-    kept(page, "moment.sample === 'coffee'")
+    wait_for_history(page, "moment.sample === 'coffee'")
     before, bytes_before = answer(page), seen(page)
     canvas = opened(page)
     drag(page, canvas, (0.3, 0.3), (0.7, 0.4), (0.4, 0.6), (0.6, 0.7))
@@ -201,8 +201,8 @@ def test_a_photograph_of_ones_own_is_painted_again_after_a_reload_and_another_on
     strokes(page, "strokes.startsWith('brush.mean_')")
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     assert seen(page) == painted
-    sample(page, 1)
-    kept(page, "moment.sample && !moment.strokes")
+    choose_sample(page, 1)
+    wait_for_history(page, "moment.sample && !moment.strokes")
 
 
 def test_a_key_held_shows_the_original(open_page):

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready, walked
+from tests.browser.conftest import open_tab, ready, visit_views
 from vitviz.views import VIEWS
 
 # what stands in each language: tab, lead, label of a control, prediction, button, Gradio's own footer
@@ -92,5 +92,5 @@ def test_a_language_that_nobody_speaks_is_passed_over(open_page, server):
 @pytest.mark.parametrize("locale", ["zh-CN", "ko-KR"])
 def test_a_translation_fits_a_phone(open_page, locale):
     page = open_page(locale=locale, width=390, height=844)
-    for view in walked(page, VIEWS):
+    for view in visit_views(page, VIEWS):
         assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0, view.slug

@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, ready, sample, shipped
-from tests.browser.held import Held
+from tests.browser.conftest import Server, choose_sample, copy_checkpoint, ready
+from tests.browser.held import HeldRequests
 
 EXPLORER = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
 
@@ -17,7 +17,7 @@ def weights(tmp_path_factory):
     import timm
 
     home = tmp_path_factory.mktemp("weights")
-    shipped(home / "vitviz-tiny")
+    copy_checkpoint(home / "vitviz-tiny")
     options = {"img_size": 112, "patch_size": 8, "embed_dim": 64, "depth": 8, "num_heads": 2, "reg_tokens": 4}
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=10, **options)
     timm.models.save_for_hf(model, home / "registers", model_args=options)
@@ -35,12 +35,12 @@ def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_n
     before = ready(page, "explorer")
     canvas = page.locator("#vitviz-explorer .vv-plot canvas").first
     coffee = canvas.evaluate("(canvas) => canvas.toDataURL()")
-    held = Held(page, "/explorer/wall")
-    sample(page, 0)
+    held = HeldRequests(page, "/explorer/wall")
+    choose_sample(page, 0)
     page.wait_for_function(f"(old) => {EXPLORER}.key !== old", arg=before)
     page.evaluate(f"{EXPLORER}.set('scale', 'shared')")  # drawn at once, of what is there
     page.wait_for_timeout(200)
-    held.let_go()
+    held.release()
     page.wait_for_function(
         "(old) => !document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.startsWith(old)",
         arg=before,
@@ -53,12 +53,12 @@ def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_n
 def test_the_wall_shows_the_token_that_its_title_names(open_page):
     page = open_page("?sample=coffee&tab=explorer", wait=False)
     ready(page, "explorer")
-    held = Held(page, "/explorer/wall\\?.*token=20&")
+    held = HeldRequests(page, "/explorer/wall\\?.*token=20&")
     page.evaluate(f"{EXPLORER}.set('token', 20)")
     held.wait()
     page.evaluate(f"{EXPLORER}.set('token', 150)")  # while the other's numbers are on their way
     page.wait_for_timeout(50)
-    held.let_go()
+    held.release()
     page.wait_for_function(
         "() => document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.includes('token=150')"
     )
@@ -78,14 +78,14 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
         " [data-experiment]')?.dataset.experiment.startsWith(key)",
         arg=coffee,
     )
-    held = Held(page, "/tour/experiment", unless=coffee)
-    sample(page, 0)
+    held = HeldRequests(page, "/tour/experiment", unless=coffee)
+    choose_sample(page, 0)
     page.wait_for_function(
         "(old) => !document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(old)",
         arg=coffee,
     )
     held.wait()
-    sample(page, 1)
+    choose_sample(page, 1)
     page.wait_for_function(
         "(key) => document.querySelector('#vitviz-tour [data-ready]').dataset.ready.startsWith(key)",
         arg=coffee,
@@ -96,7 +96,7 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
         arg=coffee,
     )
     answers = page.locator("#vitviz-tour .vv-tops").all_inner_texts()
-    held.let_go()
+    held.release()
     page.wait_for_timeout(1500)
     assert done.get_attribute("data-experiment").startswith(coffee)
     assert page.locator("#vitviz-tour .vv-tops").all_inner_texts() == answers

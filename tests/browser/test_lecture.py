@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ready, sample, walked
-from tests.browser.helpers import DRAWN_SMALL
+from tests.browser.conftest import choose_sample, ready, visit_views
+from tests.browser.helpers import RECORD_SMALL_TEXT
 from vitviz.views import VIEWS
 
 ALIKE = "vitviz-tiny@0"
@@ -34,7 +34,7 @@ def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page, width, heigh
     page = open_page("?present=1", width, height)
     for part in ("#vitviz-upload", "#vitviz-samples", "#vitviz-picker", ".vitviz-figures .vv-aside >> nth=0"):
         expect(page.locator(part)).to_be_hidden()
-    page.evaluate(DRAWN_SMALL)
+    page.evaluate(RECORD_SMALL_TEXT)
     for view in VIEWS[1:]:  # all but the tour, which is the last again
         ready(page, view.slug)
         page.wait_for_timeout(250)
@@ -88,7 +88,7 @@ def test_keys_go_through_layers_heads_and_the_film(open_page):
 
 def test_on_a_phone_the_figure_comes_first_and_layer_head_and_film_stay_below(open_page):
     page = open_page("", 390, 844)
-    for view in walked(page, [view for view in VIEWS if view.slug != "tour"]):
+    for view in visit_views(page, [view for view in VIEWS if view.slug != "tour"]):
         page.evaluate("window.scrollTo(0, 0)")
         page.wait_for_timeout(200)
         assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 844, "no page has three screens"
@@ -185,5 +185,5 @@ def test_the_first_pass_is_told_as_such(open_page):
     page = open_page()
     summary = page.locator("#vitviz-facts .vv-cost summary")
     expect(summary).to_contain_text(" ms on CPU")
-    sample(page, 2)
+    choose_sample(page, 2)
     expect(summary).not_to_contain_text("first pass")

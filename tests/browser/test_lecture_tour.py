@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
-from tests.browser.helpers import DRAWN_SMALL, arrived
+from tests.browser.helpers import RECORD_SMALL_TEXT, wait_for_step
 from tests.views.helpers import NAMES as STEPS
 
 # Texts and labels below their size, and what of a slide is cut, scrolls, or stands outside of the window.
@@ -42,7 +42,7 @@ def slides(page):
     for place, step in enumerate(STEPS):
         if place:
             page.keyboard.press("ArrowRight")
-        arrived(page, step)
+        wait_for_step(page, step)
         if step == "positions":
             page.wait_for_function(
                 "() => document.querySelector('#vitviz-tour [data-experiment]').dataset.experiment"
@@ -61,7 +61,7 @@ def lecture(open_page, width: int, height: int, **more):
 @pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
 def test_each_step_is_one_whole_slide_with_large_letters(open_page, language):
     page, told = lecture(open_page, 1920, 1080, lang=language), []
-    page.evaluate(DRAWN_SMALL)
+    page.evaluate(RECORD_SMALL_TEXT)
     for step in slides(page):
         told += [f"{step}: {fault}" for fault in page.evaluate(FAULTS, [24, 18])]
         told += [f"{step}: drawn too small: {text}" for text in page.evaluate("() => window.small.splice(0)")]
@@ -98,11 +98,11 @@ def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
 
 def test_after_the_last_slide_the_next_view_comes_and_back_again(open_page):
     page = lecture(open_page, 1920, 1080, step=13)
-    arrived(page, STEPS[-1])
+    wait_for_step(page, STEPS[-1])
     page.keyboard.press("ArrowLeft")
-    arrived(page, STEPS[-2])
+    wait_for_step(page, STEPS[-2])
     page.keyboard.press("ArrowRight")
-    arrived(page, STEPS[-1])
+    wait_for_step(page, STEPS[-1])
     page.keyboard.press("ArrowRight")
     ready(page, "patches")
     page.keyboard.press("ArrowLeft")

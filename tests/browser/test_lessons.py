@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, open_tab, ready
-from tests.browser.helpers import drawn, dropped, taken_home, until_asked, write_picture
+from tests.browser.helpers import download_all, drawn_settings, drop_file, wait_for_query, write_image
 
 EDITS = "heads=2.3"
 SEEN = f"?checkpoint=vitviz-tiny@30&second=vitviz-tiny&size=96x96&tab=rollout&fusion=max&without={EDITS}"
@@ -25,7 +25,7 @@ def lesson(browser, server, tmp_path_factory):
     page = browser.new_page()
     page.goto(server.url + SEEN)
     ready(page, "rollout")
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(folder / "mine.png"))
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(folder / "mine.png"))
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
@@ -34,8 +34,8 @@ def lesson(browser, server, tmp_path_factory):
     ready(page, "explorer")
     page.locator("#vitviz-explorer canvas.vv-heat").first.focus()
     page.keyboard.press("]")
-    until_asked(page, tab="explorer", head="2")
-    path = taken_home(page, folder / "vitviz-lesson.zip")
+    wait_for_query(page, tab="explorer", head="2")
+    path = download_all(page, folder / "vitviz-lesson.zip")
     page.close()
     return path
 
@@ -47,25 +47,27 @@ def restored(page) -> None:
     expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny@30']")).to_be_attached()
     expect(page.locator("#vitviz-second-facts [data-checkpoint='vitviz-tiny']")).to_be_attached()
     expect(page.locator("#vitviz-tab-explorer")).to_be_visible()
-    until_asked(
+    wait_for_query(
         page, checkpoint="vitviz-tiny@30", second="vitviz-tiny", size="96x96", sample=None, tab="explorer",
         without=EDITS, head="2",
     )  # fmt: skip
-    assert drawn(page, "explorer")["head"] == ["2"]
+    assert drawn_settings(page, "explorer")["head"] == ["2"]
     open_tab(page, "Rollout")
     page.wait_for_function(
         "() => /fusion=max/.test(document.querySelector('#vitviz-rollout [data-ready]')?.dataset.ready)"
     )
-    assert drawn(page, "rollout")["residual"] == ["0.8"] and drawn(page, "rollout")["fusion"] == ["max"]
+    assert drawn_settings(page, "rollout")["residual"] == ["0.8"] and drawn_settings(page, "rollout")[
+        "fusion"
+    ] == ["max"]
 
 
 @pytest.mark.parametrize("onto", ["#vitviz-stage .vv", "#vitviz-upload", "#vitviz-rollout"])
 def test_the_zip_dropped_onto_a_page_restores_everything(open_page, lesson, onto):
     page = open_page("?tab=rollout&fusion=min&discard=0.5", wait=False)
     ready(page, "rollout")
-    dropped(page, lesson, onto)
+    drop_file(page, lesson, onto)
     restored(page)
-    assert drawn(page, "rollout")["discard"] == ["0"], "what was set before is gone"
+    assert drawn_settings(page, "rollout")["discard"] == ["0"], "what was set before is gone"
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
 
@@ -76,7 +78,7 @@ def test_the_upload_button_takes_it_too_and_pictures_as_before(open_page, lesson
     assert ".zip" in page.locator(field).get_attribute("accept")
     page.set_input_files(field, lesson)
     restored(page)
-    page.set_input_files(field, write_picture(tmp_path / "other.png", (200, 300)))
+    page.set_input_files(field, write_image(tmp_path / "other.png", (200, 300)))
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
@@ -93,7 +95,7 @@ def rewritten(lesson, path, change):
 
 def test_what_is_no_lesson_is_a_sentence_and_takes_nothing_away(open_page, lesson, tmp_path):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
-    key, settings = ready(page, "rollout"), drawn(page, "rollout")
+    key, settings = ready(page, "rollout"), drawn_settings(page, "rollout")
     (other := tmp_path / "other.zip").write_bytes(b"")
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("<img src=x onerror=alert(1)>.txt", "x")
@@ -110,12 +112,12 @@ def test_what_is_no_lesson_is_a_sentence_and_takes_nothing_away(open_page, lesso
         (lacking, "There is no checkpoint 'of-another-site'"),
         (beside, "There is no checkpoint 'elsewhere'"),
     ):
-        dropped(page, path)
+        drop_file(page, path)
         refused(page, said)
-        assert ready(page, "rollout") == key and drawn(page, "rollout") == settings
+        assert ready(page, "rollout") == key and drawn_settings(page, "rollout") == settings
         expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny ·"))
         page.locator("#vitviz-notice button").click()
-    dropped(page, lesson)
+    drop_file(page, lesson)
     restored(page)
 
 
@@ -124,7 +126,7 @@ def test_a_zip_that_is_larger_than_an_upload_leaves_at_home_what_is_not_read(ope
     (large := tmp_path / "large.zip").write_bytes(lesson.read_bytes())
     with zipfile.ZipFile(large, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr("numbers/large.npz", bytes(25 * 2**20))
-    dropped(page, large)
+    drop_file(page, large)
     restored(page)
 
 
@@ -133,7 +135,7 @@ def test_it_is_said_in_the_pages_language(open_page, tmp_path, locale, said):
     page = open_page(locale=locale, width=390, height=844)
     with zipfile.ZipFile(path := tmp_path / "other.zip", "w") as archive:
         archive.writestr("a.txt", "x")
-    dropped(page, path)
+    drop_file(page, path)
     refused(page, said)
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
@@ -160,7 +162,7 @@ def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
         expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
         page.wait_for_function("() => /head=2/.test(location.search)")
         expect(page.locator("#vitviz-tab-explorer")).to_be_visible()
-        assert drawn(page, "explorer")["head"] == ["2"]
+        assert drawn_settings(page, "explorer")["head"] == ["2"]
         (tmp_path / "1 What a head sees.zip").unlink()
         page.locator("#vitviz-lessons button", has_text="What a head sees").click()
         refused(page, "더 이상 서버에 없습니다")

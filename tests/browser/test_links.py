@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import export, open_tab, ready, sample, unfold
-from tests.browser.helpers import drawn, size, until_asked, write_picture
+from tests.browser.conftest import choose_sample, export, open_more_settings, open_tab, ready
+from tests.browser.helpers import drawn_settings, size_text, wait_for_query, write_image
 from vitviz.server.page.handlers import FIRST_SAMPLE
 from vitviz.views.rollout import RolloutView
 
@@ -31,16 +31,16 @@ def copied(page) -> str:
 
 def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     page = open_page()
-    sample(page, 3)
-    until_asked(page, sample="rocket")
+    choose_sample(page, 3)
+    wait_for_query(page, sample="rocket")
     open_tab(page, "Rollout")
-    until_asked(page, tab="rollout")
+    wait_for_query(page, tab="rollout")
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
-    unfold(page, "rollout")
+    open_more_settings(page, "rollout")
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
     page.locator("#vitviz-rollout").get_by_role("button", name="Layer 3", exact=True).click()
-    until_asked(page, residual="0.8", overlay="paper", alone="3")
+    wait_for_query(page, residual="0.8", overlay="paper", alone="3")
     assert asked(page) == {
         "checkpoint": "vitviz-tiny",
         "sample": "rocket",
@@ -54,22 +54,22 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     key = ready(page, "rollout")
     other = open_page(link.split("/", 3)[3], wait=False)
     assert ready(other, "rollout") == key
-    assert drawn(other, "rollout") == drawn(page, "rollout")
-    expect(other.locator("#vitviz-stage")).to_contain_text(size("rocket"))
+    assert drawn_settings(other, "rollout") == drawn_settings(page, "rollout")
+    expect(other.locator("#vitviz-stage")).to_contain_text(size_text("rocket"))
     expect(other.get_by_role("tab", name="Rollout", exact=True)).to_have_attribute("aria-selected", "true")
     expect(other.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
     expect(other.locator("#vitviz-rollout [data-name=overlay] input[value=paper]")).to_be_checked()
     expect(other.locator("#vitviz-rollout")).to_contain_text("Layer 3 alone · class token")
     other.locator("#vitviz-rollout").get_by_role("button", name="Rollout", exact=True).click()
     expect(other.locator("#vitviz-rollout")).to_contain_text("Rollout · class token")
-    until_asked(other, alone=None)
+    wait_for_query(other, alone=None)
 
 
 def test_a_link_restores_the_query_of_the_explorer(open_page):
     page = open_page(
         "?sample=rocket&tab=explorer&layer=2&head=3&token=4&direction=column&pins=5.6", wait=False
     )
-    settings = drawn(page, "explorer")
+    settings = drawn_settings(page, "explorer")
     assert [settings[name] for name in ("layer", "head", "token", "direction", "pins")] == [
         ["2"],
         ["3"],
@@ -79,7 +79,7 @@ def test_a_link_restores_the_query_of_the_explorer(open_page):
     ]
     page.locator("#vitviz-explorer canvas.vv-heat").first.focus()
     page.keyboard.press("[")
-    until_asked(page, layer="2", head="2", token="4", direction="column", pins="5.6", sample="rocket")
+    wait_for_query(page, layer="2", head="2", token="4", direction="column", pins="5.6", sample="rocket")
 
 
 def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page, tmp_path):
@@ -103,16 +103,16 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
     page.wait_for_function(
         "() => /form=depth/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
     )
-    until_asked(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
-    sample(page, 3)
-    until_asked(page, sample="rocket")
+    wait_for_query(page, checkpoint="vitviz-tiny", rows="renormalised", form=None)
+    choose_sample(page, 3)
+    wait_for_query(page, sample="rocket")
     expect(page.get_by_label("Renormalised over patches")).to_be_checked()
-    assert drawn(page, "distance")["rows"] == ["renormalised"], "a new picture keeps the settings"
+    assert drawn_settings(page, "distance")["rows"] == ["renormalised"], "a new picture keeps the settings"
 
 
 def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
     page = open_page("?sample=rocket")
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "mine.png"))
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     page.wait_for_function("() => !location.search.includes('sample')")
     assert "sample" not in copied(page)
@@ -164,14 +164,14 @@ def test_a_hostile_address_does_nothing(open_page, value):
     page = open_page("?" + urlencode({"tab": "rollout", **dict.fromkeys(names, value)}), wait=False)
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    settings = drawn(page, "rollout")
+    settings = drawn_settings(page, "rollout")
     usual = {
         control.name: [f"{start:g}" if isinstance(start := control.start(), float | int) else start]
         for control in RolloutView.controls
     }
     assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
-    expect(page.locator("#vitviz-stage")).to_contain_text(size(FIRST_SAMPLE))
+    expect(page.locator("#vitviz-stage")).to_contain_text(size_text(FIRST_SAMPLE))
     assert dialogs == [] and page.locator("img[src='x']").count() == 0
 
 
@@ -180,7 +180,7 @@ def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_pa
     page = open_page("?" + urlencode({"checkpoint": name, "sample": "rocket", "tab": "nothing"}))
     expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("There is no checkpoint")
     expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
-    expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
+    expect(page.locator("#vitviz-stage")).to_contain_text(size_text("rocket"))
     assert page.locator("img[src='x']").count() == 0
 
 
@@ -201,7 +201,7 @@ def test_the_header_is_tidy(open_page, width, dark):
 def test_a_narrow_window_follows_too(open_page):
     page = open_page(width=390, height=844)
     open_tab(page, "Rollout")
-    until_asked(page, tab="rollout")
+    wait_for_query(page, tab="rollout")
     other = open_page("?" + urlsplit(page.url).query, wait=False, width=390, height=844)
     expect(other.locator("#vitviz-tab-rollout")).to_be_visible()
     assert re.search(

@@ -6,14 +6,14 @@ import pytest
 from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
-from tests.browser.conftest import Server, pick, shipped
+from tests.browser.conftest import Server, copy_checkpoint, pick_checkpoint
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     weights = tmp_path_factory.mktemp("weights")
-    shipped(weights / "vitviz-tiny")
-    damaged = shipped(weights / "no-positions") / "model.safetensors"
+    copy_checkpoint(weights / "vitviz-tiny")
+    damaged = copy_checkpoint(weights / "no-positions") / "model.safetensors"
     tensors = load_file(damaged)
     tensors["pos_embed"].zero_()
     save_file(tensors, damaged)
@@ -60,14 +60,14 @@ def test_a_serious_finding_is_offered_until_the_dialog_was_opened(open_page):
     page = open_page()
     offer = page.locator(".vv-check-offer")
     expect(offer).to_be_hidden()
-    pick(page, "no-positions")
+    pick_checkpoint(page, "no-positions")
     expect(offer).to_contain_text("The position table is the same for every patch.")
     offer.get_by_role("button", name="Check this model").click()
     serious = page.locator(".vv-check-dialog li[data-severity=serious]").first
     expect(serious).to_contain_text("Load the position embedding.")
     page.locator(".vv-check-dialog").get_by_role("button", name="Close").click()
     expect(offer).to_be_hidden()
-    pick(page, "vitviz-tiny")
+    pick_checkpoint(page, "vitviz-tiny")
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "vitviz-tiny"
     )

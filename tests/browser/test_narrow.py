@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
-from tests.browser.helpers import kept, write_picture
+from tests.browser.helpers import wait_for_history, write_image
 from vitviz.server.i18n import translate
 from vitviz.views import VIEWS
 
@@ -30,9 +30,9 @@ def test_a_tablet_has_a_margin_at_both_sides(open_page):
 def test_a_square_upload_leaves_the_button_that_changes_it_free_on_a_phone(open_page, tmp_path):
     page = open_page(width=390, height=844)
     change = page.locator("#vitviz-facts .vv-unfold")
-    picture = write_picture(tmp_path / "square.png", (240, 240))
+    picture = write_image(tmp_path / "square.png", (240, 240))
     page.set_input_files("#vitviz-upload input[type=file]", picture)
-    kept(page, "moment.picture && !moment.sample")
+    wait_for_history(page, "moment.picture && !moment.sample")
     box = page.locator("#vitviz-stage canvas").bounding_box()
     assert box["height"] > 40
     assert box["y"] + box["height"] <= change.bounding_box()["y"]

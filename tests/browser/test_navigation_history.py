@@ -5,8 +5,17 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, give_a_set, open_tab, pick, ready, sample
-from tests.browser.helpers import OWN, drawn, kept, resize, size, until_asked, upload, write_picture
+from tests.browser.conftest import Server, choose_sample, open_tab, pick_checkpoint, ready, upload_image_set
+from tests.browser.helpers import (
+    OWN_SIZE,
+    drawn_settings,
+    resize,
+    size_text,
+    upload_image,
+    wait_for_history,
+    wait_for_query,
+    write_image,
+)
 
 
 def entries(page) -> int:
@@ -15,41 +24,41 @@ def entries(page) -> int:
 
 def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open_page, tmp_path):
     page = open_page("?sample=rocket&tab=patches")
-    kept(page, "moment.sample === 'rocket'")
+    wait_for_history(page, "moment.sample === 'rocket'")
     start = entries(page)
-    upload(page, tmp_path / "mine.png")
+    upload_image(page, tmp_path / "mine.png")
     open_tab(page, "Rollout")
-    until_asked(page, tab="rollout")
+    wait_for_query(page, tab="rollout")
     ready(page, "rollout")
-    pick(page, "vitviz-tiny@30")
-    until_asked(page, checkpoint="vitviz-tiny@30")
-    pick(page, "vitviz-positions-none-0")
-    until_asked(page, checkpoint="vitviz-positions-none-0")
+    pick_checkpoint(page, "vitviz-tiny@30")
+    wait_for_query(page, checkpoint="vitviz-tiny@30")
+    pick_checkpoint(page, "vitviz-positions-none-0")
+    wait_for_query(page, checkpoint="vitviz-positions-none-0")
     page.evaluate("document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { heads: ['2.1'] } }))")
-    until_asked(page, without="heads=2.1")
+    wait_for_query(page, without="heads=2.1")
     expect(page.locator("#vitviz-edits")).to_contain_text("Layer 2, head 1")
     assert entries(page) - start == 4, "a step of the film is no entry of its own"
     page.go_back()
     expect(page.locator("#vitviz-edits .vv-edits")).to_be_hidden()
-    until_asked(page, without=None, checkpoint="vitviz-positions-none-0")
+    wait_for_query(page, without=None, checkpoint="vitviz-positions-none-0")
     page.go_back()
     expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny@30']")).to_be_attached()
     expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny@30"))
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     expect(page.locator("#vitviz-tab-rollout")).to_be_visible()
     page.go_back()
     expect(page.locator("#vitviz-tab-patches")).to_be_visible()
     expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny']")).to_be_attached()
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     page.go_back()
-    expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
-    until_asked(page, sample="rocket", tab="patches", checkpoint="vitviz-tiny")
+    expect(page.locator("#vitviz-stage")).to_contain_text(size_text("rocket"))
+    wait_for_query(page, sample="rocket", tab="patches", checkpoint="vitviz-tiny")
     for _ in range(4):
         page.go_forward()
     expect(page.locator("#vitviz-edits")).to_contain_text("Layer 2, head 1", timeout=30_000)
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     expect(page.locator("#vitviz-tab-rollout")).to_be_visible()
-    until_asked(page, without="heads=2.1", checkpoint="vitviz-positions-none-0", tab="rollout")
+    wait_for_query(page, without="heads=2.1", checkpoint="vitviz-positions-none-0", tab="rollout")
     assert entries(page) - start == 4
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
@@ -57,17 +66,17 @@ def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open
 def test_a_slider_makes_no_entries_and_its_settings_come_back(open_page):
     page = open_page("?tab=rollout", wait=False)
     ready(page, "rollout")
-    kept(page, "moment.tab === 'rollout'")
+    wait_for_history(page, "moment.tab === 'rollout'")
     start = entries(page)
     slider = page.locator("#vitviz-rollout [data-name=residual] input")
     for value in ("0.6", "0.7", "0.8"):
         slider.fill(value)
-    until_asked(page, residual="0.8")
+    wait_for_query(page, residual="0.8")
     assert entries(page) == start
     open_tab(page, "Attention distance")
-    until_asked(page, tab="distance")
+    wait_for_query(page, tab="distance")
     open_tab(page, "Rollout")
-    until_asked(page, tab="rollout")
+    wait_for_query(page, tab="rollout")
     slider.fill("0.1")
     page.wait_for_function("() => location.search.includes('residual=0.1')")
     page.go_back()
@@ -82,13 +91,13 @@ def test_a_slider_makes_no_entries_and_its_settings_come_back(open_page):
 
 def test_back_leads_to_the_input_size_before(open_page):
     page = open_page("?tab=patches")
-    kept(page, "moment.checkpoint === 'vitviz-tiny'")
+    wait_for_history(page, "moment.checkpoint === 'vitviz-tiny'")
     own = ready(page, "patches")
     resize(page, "168")
-    until_asked(page, size="168x168")
+    wait_for_query(page, size="168x168")
     expect(page.locator("#vitviz-patches")).to_contain_text("21 × 21 = 441 patches")
     page.go_back()
-    until_asked(page, size=None)
+    wait_for_query(page, size=None)
     expect(page.locator("#vitviz-patches")).to_contain_text("14 × 14 = 196 patches")
     assert ready(page, "patches") == own
     page.go_forward()
@@ -97,7 +106,7 @@ def test_back_leads_to_the_input_size_before(open_page):
 
 def test_a_step_of_the_film_is_no_entry(open_page):
     page = open_page()
-    kept(page, "moment.checkpoint === 'vitviz-tiny'")
+    wait_for_history(page, "moment.checkpoint === 'vitviz-tiny'")
     start = entries(page)
     slider = page.locator("#vitviz-film input[type=range]")
     for step in ("0", "3"):
@@ -110,32 +119,34 @@ def test_a_step_of_the_film_is_no_entry(open_page):
 def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open_page, tmp_path, width):
     page = open_page("?tab=rollout&fusion=max", wait=False, width=width, height=844)
     ready(page, "rollout")
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "mine.png"))
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     page.reload()  # at once
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     open_tab(page, "Attention distance")
-    until_asked(page, tab="distance")
+    wait_for_query(page, tab="distance")
     key = ready(page, "distance")
     page.reload()
     assert ready(page, "distance") == key
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
     page.locator("#vitviz-language a", has_text="한국어").click()
     expect(page.locator("#vitviz-links .vv-copy")).to_have_text("링크 복사")
     mark = page.locator("#vitviz-distance [data-ready]").first
     expect(mark).to_have_attribute("data-ready", re.compile(f"^{key}"), timeout=30_000)  # in the end
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     open_tab(page, "롤아웃")
-    assert drawn(page, "rollout")["fusion"] == ["max"], "the settings of a view that was not in front"
+    assert drawn_settings(page, "rollout")["fusion"] == ["max"], (
+        "the settings of a view that was not in front"
+    )
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
 
 def test_what_changes_while_the_page_is_loaded_again_does_not_cost_the_photograph(open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
-    upload(page, tmp_path / "mine.png")
-    until_asked(page, tab="distance")
+    upload_image(page, tmp_path / "mine.png")
+    wait_for_query(page, tab="distance")
     page.route("**/?*lang=ko*", lambda route: (page.wait_for_timeout(1500), route.continue_()))
     page.evaluate(
         """() => {
@@ -144,7 +155,7 @@ def test_what_changes_while_the_page_is_loaded_again_does_not_cost_the_photograp
         }"""
     )
     expect(page.locator("#vitviz-links .vv-copy")).to_have_text("링크 복사")
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
 
 
 def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
@@ -152,15 +163,15 @@ def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
         page = browser.new_page(locale="zh-CN")
         page.goto(server.url + "?tab=patches")
         ready(page, "patches")
-        upload(page, tmp_path / "mine.png")
-        sample(page, 3)  # larger than the cache, so that nothing stays beside it
-        expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
-        kept(page, "moment.sample === 'rocket'")
+        upload_image(page, tmp_path / "mine.png")
+        choose_sample(page, 3)  # larger than the cache, so that nothing stays beside it
+        expect(page.locator("#vitviz-stage")).to_contain_text(size_text("rocket"))
+        wait_for_history(page, "moment.sample === 'rocket'")
         page.go_back()
         notice = page.locator("#vitviz-notice .vv-notice-text")
         expect(notice).to_contain_text("腾出")
-        expect(page.locator("#vitviz-stage")).to_contain_text(size("rocket"))
-        kept(page, "moment.sample === 'rocket'")
+        expect(page.locator("#vitviz-stage")).to_contain_text(size_text("rocket"))
+        wait_for_history(page, "moment.sample === 'rocket'")
         page.close()
         page = browser.new_page(locale="ko-KR")
         page.add_init_script(
@@ -168,7 +179,7 @@ def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
         )
         page.goto(server.url)
         expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("서버에 없어")
-        expect(page.locator("#vitviz-stage")).to_contain_text(size("coffee"))
+        expect(page.locator("#vitviz-stage")).to_contain_text(size_text("coffee"))
         page.close()
 
 
@@ -185,23 +196,23 @@ def test_a_history_of_anything_else_does_nothing(open_page):
         ready(page, "patches")
         open_tab(page, "Rollout")
         ready(page, "rollout")
-        until_asked(page, tab="rollout")
+        wait_for_query(page, tab="rollout")
         page.go_back()
         expect(page.locator("#vitviz-tab-patches")).to_be_visible()
-        expect(page.locator("#vitviz-stage")).to_contain_text(size("coffee"))
+        expect(page.locator("#vitviz-stage")).to_contain_text(size_text("coffee"))
 
 
 @pytest.mark.parametrize("again", ["loaded", "in Korean"])
 def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page, tmp_path, again):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
-    upload(page, tmp_path / "mine.png")
-    sets = [write_picture(tmp_path / f"{number}.png") for number in range(3)]
-    give_a_set(page, sets)
+    upload_image(page, tmp_path / "mine.png")
+    sets = [write_image(tmp_path / f"{number}.png") for number in range(3)]
+    upload_image_set(page, sets)
     page.locator(".vv-set .vv-go").click()
     chart = page.locator("#vitviz-distance")
     expect(chart).to_contain_text("mean of 3 images")
-    kept(page, "moment.averages.distance")
+    wait_for_history(page, "moment.averages.distance")
     if again == "loaded":
         page.reload()
         expect(chart).to_contain_text("mean of 3 images")
@@ -209,20 +220,20 @@ def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page,
         page.locator("#vitviz-language a", has_text="한국어").click()
         page.wait_for_url("**lang=ko**")
         expect(chart).to_contain_text("그림 3장의 평균")
-    expect(page.locator("#vitviz-stage")).to_contain_text(OWN)
+    expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     fold = page.locator(".vv-set-fold")
     expect(fold).to_contain_text("3 uploaded" if again == "loaded" else "직접 고른 3장")
     fold.click()
     expect(page.locator(".vv-set-pictures li")).to_have_count(3)
     page.locator(".vv-set-single").click()
-    kept(page, "!moment.averages.distance")
+    wait_for_history(page, "!moment.averages.distance")
     expect(chart).not_to_contain_text("3 pictures" if again == "loaded" else "3장")
 
 
 def test_what_is_no_average_is_none_after_a_reload_either(open_page):
     page = open_page("?tab=distance", wait=False)
     before = ready(page, "distance")
-    kept(page, "moment.sample")
+    wait_for_history(page, "moment.sample")
     for averages in ({"distance": before}, {"distance": 7}, {"patches": "x"}, ["distance"], None, "x"):
         page.evaluate(
             "(averages) => history.replaceState("

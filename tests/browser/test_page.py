@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import export, give_a_set, open_tab, ready, sample, walked
-from tests.browser.helpers import painted, write_picture
+from tests.browser.conftest import choose_sample, export, open_tab, ready, upload_image_set, visit_views
+from tests.browser.helpers import is_painted, write_image
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
 
@@ -28,7 +28,7 @@ def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
     for view in VIEWS:
         open_tab(page, view.title)
         ready(page, view.slug)
-        until(lambda view=view: painted(page, view.slug), page)  # a trial begins with its first method
+        until(lambda view=view: is_painted(page, view.slug), page)  # a trial begins with its first method
 
 
 SAID = "() => getComputedStyle(document.body, '::before').content"
@@ -68,7 +68,7 @@ def test_a_page_on_which_nothing_happens_asks_for_no_frames(open_page):
 
 def test_every_field_of_a_view_can_be_reset(open_page):
     page = open_page()
-    for view in walked(page, [view for view in VIEWS if view.controls]):
+    for view in visit_views(page, [view for view in VIEWS if view.controls]):
         fields = page.locator(f"#vitviz-{view.slug} .vv-field")
         offered = view.offered_controls(ViewContext(dict))  # without sentences
         always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
@@ -87,7 +87,7 @@ def test_a_view_shows_at_most_four_controls_and_folds_the_others(open_page):
     page = open_page("?sample=coffee&tab=patches&strokes=brush.mean_90.250.100.100.40.-60.80", wait=False)
     ready(page, "patches")
     page.wait_for_selector("#vitviz-page[data-edited]", state="attached")  # so that a difference exists
-    for view in walked(page, VIEWS):
+    for view in visit_views(page, VIEWS):
         shown = page.evaluate(SHOWN, view.slug)
         assert len(set(shown)) <= 4, (view.slug, shown)  # both classes of Attribution are one question
         assert view.slug != "rollout" or shown == ["query", "fusion", "residual", "difference"]
@@ -105,7 +105,7 @@ def test_a_link_to_an_advanced_setting_opens_its_fold_and_a_closed_fold_stays_cl
     expect(fold.locator("[data-name=colormap]")).to_be_hidden()  # brightness has no colours
     fold.locator("summary").click()
     before = ready(page, "rollout")
-    sample(page, 3)
+    choose_sample(page, 3)
     page.wait_for_selector(f"#vitviz-rollout [data-ready]:not([data-ready^='{before}'])")
     expect(fold.locator("summary")).to_have_text("More settings (2 changed)")
     expect(fold.locator("[data-name=discard] input")).to_be_hidden()
@@ -114,15 +114,13 @@ def test_a_link_to_an_advanced_setting_opens_its_fold_and_a_closed_fold_stays_cl
 def test_an_upload_replaces_the_picture(open_page, tmp_path):
     page = open_page()
     before = ready(page, "patches")
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "mine.png"))
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "mine.png"))
     page.wait_for_function(
         "(key) => !document.querySelector('#vitviz-patches [data-ready]').dataset.ready.startsWith(key)",
         arg=before,
     )
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
-    page.set_input_files(
-        "#vitviz-upload input[type=file]", write_picture(tmp_path / "second.png", (200, 300))
-    )
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "second.png", (200, 300)))
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
 
 
@@ -136,8 +134,8 @@ def test_a_bad_upload_is_a_sentence_and_takes_nothing_away(open_page, tmp_path):
         re.compile("picture|image", re.I), timeout=15_000
     )
     assert ready(page, "patches") == before
-    assert painted(page, "patches")
-    page.set_input_files("#vitviz-upload input[type=file]", write_picture(tmp_path / "good.png"))
+    assert is_painted(page, "patches")
+    page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "good.png"))
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden(timeout=15_000)
 
 
@@ -246,7 +244,7 @@ FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].
 def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page):
     page = open_page()
     slider = page.locator("#vitviz-film input")
-    for panel in (view.slug for view in walked(page, VIEWS)):
+    for panel in (view.slug for view in visit_views(page, VIEWS)):
         key, fresh = ready(page, panel), page.evaluate(FADED, panel)
         for press in ("ArrowLeft", "ArrowRight"):
             slider.press(press)
@@ -285,7 +283,7 @@ def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_p
     for number in range(12):
         vitviz.sample_image("coffee").rotate(7 * number).save(tmp_path / f"{number}.png")
     expect(fold).to_have_text(re.compile("no images chosen"))
-    give_a_set(page, sorted(tmp_path.glob("*.png")))
+    upload_image_set(page, sorted(tmp_path.glob("*.png")))
     pictures = page.locator(".vv-set-pictures li")
     expect(pictures).to_have_count(12)
     expect(pictures.first).to_have_text(re.compile(r"espresso \d+\s%"))

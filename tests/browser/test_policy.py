@@ -4,8 +4,8 @@ import urllib.request
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import export, open_tab, ready, walked
-from tests.browser.helpers import upload, write_picture
+from tests.browser.conftest import export, open_tab, ready, visit_views
+from tests.browser.helpers import upload_image, write_image
 from vitviz.views import VIEWS
 
 COLLECT = """window.violations_ = [];
@@ -21,9 +21,9 @@ def test_no_view_upload_or_export_violates_the_policy(open_page, server, tmp_pat
     with urllib.request.urlopen(server.url) as answer:
         assert "default-src 'self'" in answer.headers["content-security-policy"]
     before = ready(page, "patches")
-    upload(page, write_picture(tmp_path / "mine.png"))
+    upload_image(page, write_image(tmp_path / "mine.png"))
     expect(page.locator(f"#vitviz-patches [data-ready]:not([data-ready^='{before}'])")).to_have_count(1)
-    for _ in walked(page, VIEWS):
+    for _ in visit_views(page, VIEWS):
         pass
     open_tab(page, "Attention distance")
     with page.expect_download():

@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ready
-from tests.browser.helpers import until_asked, upload
+from tests.browser.helpers import upload_image, wait_for_query
 
 
 def tiles(page):
@@ -22,13 +22,13 @@ def test_a_known_mistake_leads_to_its_explanation(open_page):
     page = open_page()
     page.locator("#vitviz-samples").get_by_role("button", name="known mistake").click()
     ready(page, "evidence")
-    until_asked(page, sample="chelsea", tab="evidence")
+    wait_for_query(page, sample="chelsea", tab="evidence")
     expect(page.locator("#vitviz-facts .vv-truth")).to_contain_text("the prediction is wrong")
 
 
 def test_no_sample_is_marked_after_an_upload(open_page, tmp_path):
     page = open_page()
-    upload(page, tmp_path / "mine.png")
+    upload_image(page, tmp_path / "mine.png")
     expect(page.locator("#vitviz-samples [aria-pressed=true]")).to_have_count(0)
 
 
@@ -39,7 +39,7 @@ def test_a_file_that_is_no_image_is_refused_in_our_words_until_the_next_upload(o
     notice = page.locator("#vitviz-notice .vv-notice-text")
     expect(notice).to_contain_text("The file paper.pdf is neither an image nor a video")
     expect(page.locator(".toast-body")).to_have_count(0)
-    upload(page, tmp_path / "mine.png")
+    upload_image(page, tmp_path / "mine.png")
     expect(notice).to_be_hidden()
 
 

@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import ready
-from tests.browser.held import Held
-from tests.browser.helpers import at, came_to, stepping
+from tests.browser.held import HeldRequests
+from tests.browser.helpers import record_steps, wait_for_snapshot, wait_for_steps
 
 STEPS = ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny")
 SCALES = """(name) => [...document.querySelectorAll(`#vitviz-${name} .vv-bar-ticks`)]
@@ -20,7 +20,7 @@ def go(page, name: str):
     """To a step of the film, by its place among all."""
     names = [frame.name for frame in vitviz.training_snapshots("vitviz-tiny")]
     page.locator("#vitviz-film input").fill(str(names.index(name)))
-    at(page, name)
+    wait_for_snapshot(page, name)
 
 
 def rollouts(picture: str) -> list[np.ndarray]:
@@ -91,16 +91,16 @@ def test_two_checkpoints_have_one_scale(open_page):
 def test_the_steps_label_changes_with_the_figure_and_not_before_it(open_page):
     page = open_page("?sample=coffee&tab=rollout&checkpoint=vitviz-tiny@0", wait=False)
     before = ready(page, "rollout")
-    at(page, "vitviz-tiny@0")
+    wait_for_snapshot(page, "vitviz-tiny@0")
     step, accuracy = page.locator(".vv-film-step"), page.locator(".vv-film-facts")
     told = accuracy.inner_text()
-    held = Held(page, r"/rollout/map\?")
+    held = HeldRequests(page, r"/rollout/map\?")
     page.locator("#vitviz-film input").fill("5")
     held.wait()  # the server has answered, and the figure's numbers are on their way
     page.wait_for_timeout(300)
     assert ready(page, "rollout") == before
     assert step.inner_text() == "0" and accuracy.inner_text() == told
-    held.let_go()
+    held.release()
     expect(step).to_have_text("1,000")
     assert ready(page, "rollout") != before and accuracy.inner_text() != told
 
@@ -128,12 +128,12 @@ def test_the_film_has_speeds_and_begins_anew_where_it_is_asked_to(open_page):
         speed.click()
     assert loop.get_attribute("aria-pressed") == "false"
     page.get_by_role("button", name="Play the training").click()
-    at(page, "vitviz-tiny")
+    wait_for_snapshot(page, "vitviz-tiny")
     expect(page.get_by_role("button", name="Play the training")).to_be_visible()  # it has ended
     loop.click()
     expect(loop).to_have_attribute("aria-pressed", "true")
     go(page, "vitviz-tiny@36000")
-    stepping(page)
+    record_steps(page)
     page.get_by_role("button", name="Play the training").click()
-    came_to(page, "vitviz-tiny", "vitviz-tiny@0", "vitviz-tiny@30")
+    wait_for_steps(page, "vitviz-tiny", "vitviz-tiny@0", "vitviz-tiny@30")
     page.locator(".vv-film-play").click()

@@ -5,9 +5,9 @@ import threading
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.helpers import WAITS, notice, resize, stands, until_asked
-from tests.browser.house import RunningApp, until
+from tests.browser.conftest import choose_sample, open_tab, ready
+from tests.browser.helpers import NEEDS_PASS, notice, resize, wait_for_query, wait_redrawn
+from tests.browser.house import RunningApp, wait_until
 from vitviz.errors import OutOfMemory
 from vitviz.server import options
 from vitviz.traces.samples import samples
@@ -41,21 +41,21 @@ def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_noth
 
     monkeypatch.setattr(inspector.forward, "run", fails)
     resize(page, "144")
-    during = stands(page, "patches", before)
+    during = wait_redrawn(page, "patches", before)
     assert came.wait(30)  # or there would be nothing to fail
     monkeypatch.setattr(options, "EXPENSIVE", 10**12)
     resize(page, "112")
-    assert stands(page, "patches", during) == before
+    assert wait_redrawn(page, "patches", during) == before
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     free.set()
     assert failed.wait(30)
-    until(lambda: server.idle)
+    wait_until(lambda: server.idle)
     open_tab(page, "Attention")
     assert ready(page, "explorer") == before
     expect(notice(page)).to_be_hidden()
     expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
-    sample(page, 1)  # and what comes next is of the size that was chosen last
-    until_asked(page, sample=samples()[1].name)
+    choose_sample(page, 1)  # and what comes next is of the size that was chosen last
+    wait_for_query(page, sample=samples()[1].name)
     expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
 
 
@@ -72,8 +72,8 @@ def test_what_a_full_queue_did_not_take_is_asked_for_again(open_page, server):
 
     page.route("**/queue/join*", join)
     resize(page, "128")
-    expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(WAITS)
-    key = stands(page, "explorer", before)
+    expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(NEEDS_PASS)
+    key = wait_redrawn(page, "explorer", before)
     assert len(refused) == 2 and key != before
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
@@ -89,7 +89,7 @@ def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeyp
 
     monkeypatch.setattr(inspector.forward, "run", fails)
     resize(page, "176")
-    expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(WAITS)
+    expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(NEEDS_PASS)
     free.set()
     expect(notice(page)).to_contain_text("There is no room for it.")
     expect(page.locator("#vitviz-explorer .vv-note")).to_be_hidden()
@@ -104,9 +104,9 @@ def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
     before = ready(page, "explorer")
     server.forget_traces()
     with server.gate() as gate:
-        sample(page, 2)
-        until(lambda: gate.came == 1)
+        choose_sample(page, 2)
+        wait_until(lambda: gate.started == 1)
         expect(page.locator("#vitviz-explorer .vv-figure")).to_be_visible()
         assert ready(page, "explorer") == before and page.locator("progress:visible").count() == 0
-        gate.let()
-    stands(page, "explorer", before)
+        gate.release()
+    wait_redrawn(page, "explorer", before)

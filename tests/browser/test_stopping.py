@@ -8,7 +8,7 @@ from collections.abc import Generator
 import httpx
 import pytest
 
-from tests.browser.conftest import Server, question
+from tests.browser.conftest import Server, event_payload
 
 pytestmark = pytest.mark.processes
 
@@ -63,4 +63,4 @@ def opening_and_resizing(config: dict) -> list[dict]:
     listeners = [one for one in config["dependencies"] if one["backend_fn"]]
     (load,) = [one for one in listeners if any(event == "load" for _, event in one["targets"])]
     (resize,) = [one for one in listeners if [size, "input"] in map(list, one["targets"])]
-    return [question(load, {}), question(resize, {size: "560"})]
+    return [event_payload(load, {}), event_payload(resize, {size: "560"})]

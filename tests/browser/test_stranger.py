@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import ROOT, Server, open_tab, ready
-from tests.browser.helpers import painted, violations
+from tests.browser.helpers import is_painted, violations
 from tests.browser.stranger.entropies import Entropies
 from tests.browser.stranger.weighted import Weighted
 
@@ -89,7 +89,7 @@ def test_the_map_hovers_without_asking_and_a_click_picks_the_query(open_page, le
     page = open_page("?sample=coffee")
     open_tab(page, VIEWS[0].title)
     ready(page, "weighted")
-    assert painted(page, "weighted")
+    assert is_painted(page, "weighted")
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     heat = page.locator("#vitviz-weighted canvas.vv-heat")

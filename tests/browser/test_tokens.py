@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import open_tab, ready, sample
-from tests.browser.helpers import cell
+from tests.browser.conftest import choose_sample, open_tab, ready
+from tests.browser.helpers import patch_centre
 from vitviz.traces.samples import samples
 
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'tokens' && view.root.isConnected)"
@@ -25,7 +25,7 @@ def test_hover_shows_the_similarity_without_any_request(open_page, trace):
     requests, skip, count = [], trace.grid.prefix, trace.grid.tokens
     page.on("request", lambda request: requests.append(request.url))
     for patch in (3, trace.grid.cols + 1, trace.grid.patches - 1):
-        page.mouse.move(*cell(page, trace, patch, "#vitviz-tokens .vv-heat"))
+        page.mouse.move(*patch_centre(page, trace, patch, "#vitviz-tokens .vv-heat"))
         page.wait_for_function(f"() => {VIEW}.query === {patch + skip}")
         line = (
             f"Array.from({VIEW}.data.cosines.values.subarray({(patch + skip) * count + skip},"
@@ -91,7 +91,7 @@ def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_p
     page.locator("#vitviz-patches .vv-framed").wait_for(state="visible")
     other = vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("rocket"))
     open_tab(page, "Rollout")
-    sample(page, [one.name for one in samples()].index("rocket"))
+    choose_sample(page, [one.name for one in samples()].index("rocket"))
     page.wait_for_function(f"() => {VIEW.replace('tokens', 'rollout')}.value.picture.upload[0] === 640")
     page.wait_for_function(
         "(many) => document.querySelector('#vitviz-rollout .vv-framed-said').textContent.endsWith(many)",
@@ -123,7 +123,7 @@ SECOND = "#vitviz-tokens .vv-away .vv-heat"
 
 
 def over_second(page, trace, patch):
-    page.mouse.move(*cell(page, trace, patch, SECOND))
+    page.mouse.move(*patch_centre(page, trace, patch, SECOND))
 
 
 def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(open_page, trace):
@@ -145,7 +145,7 @@ def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(ope
         colours = page.evaluate(CELLS)  # what is drawn is this line: redder where it is larger
         warm = np.array(colours)[:, 0].astype(float) - np.array(colours)[:, 2]
         assert np.corrcoef(warm, expected)[0, 1] > 0.97
-    page.mouse.move(*cell(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
+    page.mouse.move(*patch_centre(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
     expect(title).to_contain_text("Similarity to Patch 31 ")
     line = vitviz.token_similarity(other, 6, 30, centred=True, of=trace).numpy()
     row, col = np.unravel_index(line.argmax(), line.shape)
@@ -156,7 +156,7 @@ def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(ope
     page.mouse.down()
     page.mouse.up()
     expect(page).to_have_url(re.compile("other=chelsea.*partner=40"))
-    page.mouse.move(*cell(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
+    page.mouse.move(*patch_centre(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
     expect(title).to_contain_text("Patch 41 of the second image"), "it is held"
     page.mouse.down()
     page.mouse.up()
@@ -205,7 +205,7 @@ def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open
     page = open_page("?sample=coffee&tab=tokens&show=similarity&depth=6", wait=False)
     first = ready(page, "tokens")
     coffee = page.evaluate(f"{VIEW}.value.upload")
-    sample(page, [one.name for one in samples()].index("rocket"))
+    choose_sample(page, [one.name for one in samples()].index("rocket"))
     page.wait_for_function(
         "(old) => !document.querySelector('#vitviz-tokens [data-ready]').dataset.ready.startsWith(old)",
         arg=first,

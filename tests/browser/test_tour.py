@@ -7,14 +7,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import export, open_tab, ready
-from tests.browser.helpers import arrived
+from tests.browser.helpers import wait_for_step
 from tests.views.helpers import NAMES as STEPS
 
 
 def begin(page):
     open_tab(page, "Tour")
     ready(page, "tour")
-    arrived(page, "picture")
+    wait_for_step(page, "picture")
 
 
 def go_to(page, number: int):
@@ -22,7 +22,7 @@ def go_to(page, number: int):
     dot = page.locator("#vitviz-tour .vv-dot").nth(number - 1)
     block = page.locator(f"#vitviz-tour .vv-map [data-to={STEPS[number - 1]}]").last
     (dot if dot.is_visible() else block).click()
-    arrived(page, STEPS[number - 1])
+    wait_for_step(page, STEPS[number - 1])
 
 
 def number(text: str) -> float:
@@ -47,7 +47,7 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
     expect(tour.locator(".vv-back")).to_be_disabled()
     titles = set()
     for place, name in enumerate(STEPS, start=1):
-        arrived(page, name)
+        wait_for_step(page, name)
         expect(tour.locator(".vv-count")).to_have_text(f"Step {place} of {len(STEPS)}")
         expect(tour.locator(".vv-dot[aria-current=step]")).to_have_count(1)
         for part in (".vv-said", ".vv-try", ".vv-shapes"):
@@ -62,7 +62,7 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
     expect(tour.locator(".vv-next")).to_be_disabled()
     expect(tour.locator(".vv-on")).to_be_hidden()
     tour.locator(".vv-back").click()
-    arrived(page, STEPS[-2])
+    wait_for_step(page, STEPS[-2])
 
 
 def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
@@ -70,9 +70,9 @@ def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
     begin(page)
     page.locator("#vitviz-tour .vv-next").focus()
     page.keyboard.press("ArrowRight")
-    arrived(page, "patches")
+    wait_for_step(page, "patches")
     page.keyboard.press("ArrowLeft")
-    arrived(page, "picture")
+    wait_for_step(page, "picture")
     go_to(page, 2)
     token = int(
         re.search(
@@ -90,7 +90,7 @@ def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
         " [data-ready]').dataset.ready)",
         arg=token + 1,
     )
-    arrived(page, "patches")
+    wait_for_step(page, "patches")
 
 
 def test_one_attention_weight_can_be_recomputed_from_what_is_shown(open_page):

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, pick, ready, shipped
-from tests.browser.helpers import SIZES, arrived
+from tests.browser.conftest import Server, copy_checkpoint, pick_checkpoint, ready
+from tests.browser.helpers import SIZES, wait_for_step
 from tests.views.helpers import NAMES as STEPS
 
 MAP = "#vitviz-tour .vv-map"
@@ -49,7 +49,7 @@ def server(tmp_path_factory):
     import timm
 
     home = tmp_path_factory.mktemp("weights")
-    shipped(home / "vitviz-tiny")
+    copy_checkpoint(home / "vitviz-tiny")
     for name, (architecture, changes, _, _) in MODELS.items():
         options = {**TINY, "num_classes": 10, **changes}
         model = timm.create_model(architecture, pretrained=False, **options)
@@ -74,16 +74,16 @@ def lit(page) -> set[str]:
 
 def test_every_block_leads_to_its_step_and_is_lit_there(open_page):
     page = at_tour(open_page)
-    arrived(page, "picture")
+    wait_for_step(page, "picture")
     for place, step in reversed(list(enumerate(STEPS, start=1))):
         block(page, step).click()
-        arrived(page, step)
+        wait_for_step(page, step)
         assert lit(page) == {step}
         title = page.locator("#vitviz-tour .vv-tour-title").inner_text()
         name = block(page, step).get_attribute("aria-label")
         assert name.startswith(f"Step {place}: {title}. ") and len(name) > len(f"Step {place}: {title}. ")
     page.locator(f"{MAP} [data-to=layers]").first.click()  # the MLP, which the same step explains
-    arrived(page, "layers")
+    wait_for_step(page, "layers")
 
 
 def test_the_keyboard_reaches_the_blocks_in_the_order_of_the_steps(open_page):
@@ -96,9 +96,9 @@ def test_the_keyboard_reaches_the_blocks_in_the_order_of_the_steps(open_page):
     assert list(dict.fromkeys(reached)) == STEPS[: len(set(reached))] and len(set(reached)) >= 11
     block(page, "embedding").focus()
     page.keyboard.press("Enter")
-    arrived(page, "embedding")
+    wait_for_step(page, "embedding")
     page.keyboard.press("ArrowRight")
-    arrived(page, "token")
+    wait_for_step(page, "token")
 
 
 @pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
@@ -126,7 +126,7 @@ def test_on_a_phone_it_is_folded_over_the_step(open_page):
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["height"] >= 24 for box in boxes)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     block(page, "positions").click()
-    arrived(page, "positions")
+    wait_for_step(page, "positions")
     expect(page.locator(MAP)).to_be_visible()  # it stays open
 
 
@@ -145,7 +145,7 @@ def test_each_of_two_checkpoints_has_its_own_folded_over_its_step(open_page):
 def test_it_draws_what_this_checkpoint_has(open_page):
     page = at_tour(open_page)
     for name, (_, _, tokens, read) in MODELS.items():
-        pick(page, name)
+        pick_checkpoint(page, name)
         expect(block(page, "readout")).to_contain_text(read, timeout=20_000)
         shown = page.locator(f"{MAP} .vv-learned").all_inner_texts()
         assert shown == tokens, name

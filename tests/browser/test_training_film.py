@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, open_tab, ready, shipped
-from tests.browser.helpers import at, came_to, stepping
+from tests.browser.conftest import Server, copy_checkpoint, open_tab, ready
+from tests.browser.helpers import record_steps, wait_for_snapshot, wait_for_steps
 from vitviz.views import VIEWS
 
 STEPS = (0, 30, 3000)
@@ -18,7 +18,7 @@ def weights(tmp_path_factory):
     import torch
     from safetensors.torch import load_file, save_file
 
-    home = shipped(tmp_path_factory.mktemp("weights") / "vitviz-tiny")
+    home = copy_checkpoint(tmp_path_factory.mktemp("weights") / "vitviz-tiny")
     (home / "snapshots").mkdir()
     torch.manual_seed(0)
     rows = ["file,weights,step,epoch,seconds,train_loss,val_loss,val_top1"]
@@ -49,7 +49,7 @@ def server(weights):
 
 def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, weights):
     page = open_page("?checkpoint=vitviz-tiny@0")
-    at(page, "vitviz-tiny@0")
+    wait_for_snapshot(page, "vitviz-tiny@0")
     slider, file = (
         page.locator("#vitviz-film input"),
         weights / "vitviz-tiny/snapshots/step-03000.safetensors",
@@ -68,12 +68,12 @@ def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, wei
 
 def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
     page = open_page()
-    at(page, "vitviz-tiny")
+    wait_for_snapshot(page, "vitviz-tiny")
     film, slider = page.locator("#vitviz-film"), page.locator("#vitviz-film input")
     expect(film).to_contain_text("50.0 %")
     before, answer = ready(page, "patches"), page.locator("#vitviz-facts .vv-answers").inner_text()
     slider.fill("1")
-    at(page, "vitviz-tiny@30")
+    wait_for_snapshot(page, "vitviz-tiny@30")
     expect(film.locator(".vv-film-step")).to_have_text("30")
     expect(film).to_contain_text("0.3 %")
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "vitviz-tiny@30")
@@ -95,28 +95,28 @@ def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
 
 def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
     page = open_page("?checkpoint=vitviz-tiny@0")
-    at(page, "vitviz-tiny@0")
+    wait_for_snapshot(page, "vitviz-tiny@0")
     slider = page.locator("#vitviz-film input")
     slider.evaluate(
         "(input) => { for (const index of '1232102') { input.value = index; input.dispatchEvent(new"
         " Event('input')); } }"
     )
-    at(page, "vitviz-tiny@3000")
+    wait_for_snapshot(page, "vitviz-tiny@3000")
     expect(slider).to_have_value("2")
     told = page.locator("#vitviz-film .vv-film-why")
     expect(told).to_contain_text("A training phase ended here")
     page.get_by_role("button", name="Play the training").click()
-    at(page, "vitviz-tiny")
+    wait_for_snapshot(page, "vitviz-tiny")
     expect(told).to_contain_text("no information")
     expect(page.get_by_role("button", name="Play the training")).to_be_visible()
-    stepping(page)
+    record_steps(page)
     page.get_by_role("button", name="Play the training").click()  # from the end it begins anew
-    came_to(page, "vitviz-tiny@0", "vitviz-tiny@30")
+    wait_for_steps(page, "vitviz-tiny@0", "vitviz-tiny@30")
     page.get_by_role("button", name="Stop", exact=True).first.click()
 
 
 def test_a_checkpoint_without_a_film_shows_no_slider(open_page, weights):
-    shipped(weights / "plain")
+    copy_checkpoint(weights / "plain")
     page = open_page("?checkpoint=plain")
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "plain")
     expect(page.locator("#vitviz-film")).to_be_hidden()

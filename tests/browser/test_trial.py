@@ -9,8 +9,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import vitviz
-from tests.browser.conftest import export, give_a_set, open_tab, ready
-from tests.browser.held import Held
+from tests.browser.conftest import export, open_tab, ready, upload_image_set
+from tests.browser.held import HeldRequests
 
 MANY = 40  # pictures, of which a stop leaves some
 LINES = """(all) => all.map((one) => {
@@ -29,13 +29,13 @@ def cut(view) -> int:
 
 def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     page = open_page("?sample=coffee")
-    held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    held = HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
     open_tab(page, "Faithfulness")
     ready(page, "trial")
     trying = page.locator("#vitviz-trial .vv-trying")
     expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
     assert page.locator(WHOLE).count() == 0
-    held.let_go()
+    held.release()
     page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
     expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("ranks first")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
@@ -110,7 +110,7 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
 
 def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_drawn_anew(open_page):
     page = open_page("?sample=rocket&size=64")
-    held = Held(page, r"/trial/agreement")
+    held = HeldRequests(page, r"/trial/agreement")
     open_tab(page, "Faithfulness")
     page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
     view = page.locator("#vitviz-trial")
@@ -119,7 +119,7 @@ def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_draw
     name = row.locator("button").inner_text()
     expect(view.locator(".vv-tried-map")).to_contain_text(name)
     before = row.element_handle()
-    held.let_go()
+    held.release()
     page.wait_for_function("(one) => !one.isConnected", arg=before)
     expect(view.locator("tr.vv-lit")).to_contain_text(name)
     assert name in view.locator(".vv-tried-map").inner_text()
@@ -127,7 +127,7 @@ def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_draw
 
 def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     page = open_page("?sample=rocket&size=64&lang=ko", width=390, height=844)
-    held = Held(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
+    held = HeldRequests(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
     open_tab(page, "충실도")
     ready(page, "trial")
     go = page.locator("#vitviz-trial .vv-go")
@@ -135,7 +135,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     page.locator("#vitviz-trial .trace[data-lit=centre]").first.wait_for(state="attached", timeout=60_000)
     go.click()
     expect(go).to_have_text("계속")
-    held.let_go()
+    held.release()
     known = page.locator("#vitviz-trial .vv-ranking tbody tr").count()
     assert 2 <= known < 15 and page.locator(WHOLE).count() == 0
     width = page.evaluate("document.documentElement.scrollWidth")
@@ -147,12 +147,12 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
 def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
     # the trial of the one picture need not be waited for
-    held = Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    held = HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
         files.append(path)
-    give_a_set(page, files)
+    upload_image_set(page, files)
     page.locator(".vv-set-way select").select_option("black")
     page.locator(".vv-set .vv-go").click()
     view = page.locator("#vitviz-trial")
@@ -183,14 +183,14 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
 
 def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_page, tmp_path):
     page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
-    Held(page, r"/trial/tried\?.*method=centre(&|$)")
+    HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
     for number in range(MANY):
         pixels = np.random.default_rng(number).integers(0, 255, (60, 80, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(path := tmp_path / f"{number}.png")
         files.append(path)
     view = page.locator("#vitviz-trial")
-    give_a_set(page, files)
+    upload_image_set(page, files)
     page.locator(".vv-set .vv-go").click()
     stop = page.locator(".vv-set .vv-go")
     some = re.compile(r"Based on a set of \d+ images\.")

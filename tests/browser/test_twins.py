@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, ready, sample, shipped
+from tests.browser.conftest import Server, choose_sample, copy_checkpoint, ready
 from vitviz.traces.samples import samples
 
 WHOLE = "[data-experiment]:not([data-experiment=''])"
@@ -21,7 +21,7 @@ NAMES = [one.name for one in samples()]
 def test_a_view_leads_to_the_twins_on_the_same_picture(open_page, tab, place):
     page = open_page(f"?tab={tab}" + ("&step=6" if tab == "tour" else ""), wait=False)
     ready(page, tab)
-    sample(page, NAMES.index("astronaut"))
+    choose_sample(page, NAMES.index("astronaut"))
     expect(page.locator("#vitviz-stage canvas")).to_have_attribute("aria-label", re.compile("512 × 512"))
     page.locator(place).get_by_role("button", name="none and 1-D").click()
     for facts, name in (("#vitviz-facts", "none"), ("#vitviz-second-facts", "1d")):
@@ -57,7 +57,7 @@ def test_shuffling_moves_the_answer_of_the_twin_that_knows_places_alone(open_pag
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     weights = tmp_path_factory.mktemp("weights")
-    shipped(weights / "vitviz-tiny")
+    copy_checkpoint(weights / "vitviz-tiny")
     with Server("--weights", str(weights), "--device", "cpu") as server:
         yield server
 

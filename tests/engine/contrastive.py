@@ -10,7 +10,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from tests.browser.conftest import shipped
+from tests.browser.conftest import copy_checkpoint
 from tests.engine.small import perturbed
 
 WORDS = ["<pad>", "<unk>", "a", "photo", "of", "cat", "dog", "the"]
@@ -58,7 +58,7 @@ def siglip(folder):
 
 def towers(folder):
     """The same as checkpoints of a weights folder, my-clip and my-siglip, beside the one that ships."""
-    shipped(folder / "vitviz-tiny")
+    copy_checkpoint(folder / "vitviz-tiny")
     for name, write in (("my-clip", clip), ("my-siglip", siglip)):
         (folder / name).mkdir()
         write(folder / name)
