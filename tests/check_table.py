@@ -26,7 +26,7 @@ import torch
 
 import vitviz
 from tests.diagnostics.faults import EXPECTED
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.diagnostics import check, inputs
 from vitviz.diagnostics.finding import Report
 from vitviz.diagnostics.subject import CheckedImage, CheckSubject, images_of
@@ -49,7 +49,7 @@ RANDOM = (
 
 def photographs(count: int, seed: int) -> list[tuple[bytes, int]]:
     """Return validation images of Tiny-ImageNet with their class numbers."""
-    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+    with np.load(shared_file("data/tiny-imagenet/val.npz")) as file:
         webp, offsets, labels = (file[name] for name in ("webp", "offsets", "labels"))
     chosen = random.Random(seed).sample(range(len(labels)), count)
     return [(webp[offsets[i] : offsets[i + 1]].tobytes(), int(labels[i])) for i in chosen]
@@ -57,7 +57,7 @@ def photographs(count: int, seed: int) -> list[tuple[bytes, int]]:
 
 def validation(inspector, count: int = 8, seed: int = 0) -> list[CheckedImage]:
     """Return validation images with the true classes by the inspector's labels."""
-    classes = json.loads(Path(shared("data/tiny-imagenet/classes.json")).read_text(encoding="utf-8"))
+    classes = json.loads(Path(shared_file("data/tiny-imagenet/classes.json")).read_text(encoding="utf-8"))
     found = []
     for data, number in photographs(count, seed):
         names = tuple(one.strip().lower() for one in classes[number]["label"].split(","))
@@ -69,7 +69,7 @@ def validation(inspector, count: int = 8, seed: int = 0) -> list[CheckedImage]:
 def models() -> Iterator[tuple[str, object]]:
     """Yield (name, function that loads an inspector) of every model without a fault."""
     yield "vitviz-tiny", lambda: vitviz.load("vitviz-tiny", device="cpu")
-    yield "DeiT-Tiny", lambda: vitviz.load(shared(DEIT), device="cpu")
+    yield "DeiT-Tiny", lambda: vitviz.load(shared_file(DEIT), device="cpu")
     for name in TWINS:
         yield name, lambda name=name: vitviz.load(name, device="cpu")
     for step in STEPS:

@@ -26,7 +26,7 @@ import pytest
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
-checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # accepts an int for a float
+typechecker = beartype(conf=BeartypeConf(is_pep484_tower=True))  # accepts an int for a float
 
 
 def cores() -> int:
@@ -85,7 +85,7 @@ def pytest_runtest_protocol(item):
     return (yield)
 
 
-def marked(event: str, given: tuple) -> None:
+def require_process_marker(event: str, given: tuple) -> None:
     """Audit hook: raise if a quick test starts a Python process."""
     if event != "subprocess.Popen" or sys.executable not in map(str, given[1]):
         return
@@ -93,7 +93,7 @@ def marked(event: str, given: tuple) -> None:
         raise RuntimeError(f"{running[0].nodeid} starts a program: mark it pytest.mark.processes")
 
 
-sys.addaudithook(marked)
+sys.addaudithook(require_process_marker)
 
 install_import_hook(
     [
@@ -103,7 +103,7 @@ install_import_hook(
         "vitviz.analyses",
         "vitviz.engine.studies.attribution",
     ],
-    f"{__name__}.checked",
+    f"{__name__}.typechecker",
 )
 
 
@@ -111,7 +111,7 @@ STEPS = (0, 30, 3000)  # training steps
 
 
 @pytest.fixture
-def few(monkeypatch):
+def fast_faithfulness(monkeypatch):
     """Limit the Faithfulness view to four methods and three random maps; all methods take half a minute."""
     from vitviz.views.trial import compute
 
@@ -136,7 +136,7 @@ def short_training():
 
 
 @pytest.fixture(scope="module")
-def samples_once():
+def cached_sample_survey():
     """Cache the survey of the sample images' crops per checkpoint for all tests of a file."""
     from vitviz.export import over_a_set
 

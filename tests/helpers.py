@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-HALF = "\ud83d"
+SURROGATE = "\ud83d"
 
 
-def npz(labels, **more) -> bytes:
+def npz_bytes(labels, **more) -> bytes:
     file = io.BytesIO()
     np.savez(file, labels=np.array(labels), vectors=np.eye(len(labels), 192), **more)
     return file.getvalue()
 
 
-def tensors(labels, **more) -> bytes:
+def safetensors_bytes(labels, **more) -> bytes:
     """Return a safetensors file whose JSON header contains an escaped lone surrogate."""
     data = save({"vectors": torch.eye(len(labels), 192)}, {"labels": "LABELS", **more})
     length = int.from_bytes(data[:8], "little")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-def shared(relative: str) -> Path:
+def shared_file(relative: str) -> Path:
     """Return a file of the shared folder (VITVIZ_SHARED, otherwise ../shared).
 
     If the file is missing, the test is skipped, or fails if VITVIZ_REQUIRE_ALL is set.

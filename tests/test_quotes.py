@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vitviz
-from tests.helpers import HALF, npz, tensors
+from tests.helpers import SURROGATE, npz_bytes, safetensors_bytes
 from tests.security.stranger import picture
 from vitviz import cli
 from vitviz.engine.formats.folder import read_json
@@ -109,28 +109,32 @@ def named(folder: Path, name: str) -> Path:
 
 
 ENTRIES = {
-    "labels": lambda folder: vitviz.Classes([HALF], [[1.0, 2.0]]),
-    "the model of labels": lambda folder: vitviz.Classes(["cat"], [[1.0, 2.0]], model=HALF),
-    "labels of .npz": lambda folder: parse_classes(npz(["cat", f"a {HALF}"]), "mine.npz"),
-    "labels of .safetensors": lambda folder: parse_classes(tensors(["cat", HALF]), "mine.safetensors"),
-    "a sentence": lambda folder: with_text("my-clip", ["a cat", HALF]),
-    "a template": lambda folder: with_text("my-clip", ["a cat"], [f"{HALF} {{}}"]),
-    "a sentence in Python": lambda folder: vitviz.text(vitviz.load("vitviz-tiny", device="cpu"), [HALF]),
+    "labels": lambda folder: vitviz.Classes([SURROGATE], [[1.0, 2.0]]),
+    "the model of labels": lambda folder: vitviz.Classes(["cat"], [[1.0, 2.0]], model=SURROGATE),
+    "labels of .npz": lambda folder: parse_classes(npz_bytes(["cat", f"a {SURROGATE}"]), "mine.npz"),
+    "labels of .safetensors": lambda folder: parse_classes(
+        safetensors_bytes(["cat", SURROGATE]), "mine.safetensors"
+    ),
+    "a sentence": lambda folder: with_text("my-clip", ["a cat", SURROGATE]),
+    "a template": lambda folder: with_text("my-clip", ["a cat"], [f"{SURROGATE} {{}}"]),
+    "a sentence in Python": lambda folder: vitviz.text(vitviz.load("vitviz-tiny", device="cpu"), [SURROGATE]),
     "labels in Python": lambda folder: vitviz.load(
-        "vitviz-tiny", device="cpu", labels=[HALF] * len(vitviz.load("vitviz-tiny", device="cpu").labels)
+        "vitviz-tiny", device="cpu", labels=[SURROGATE] * len(vitviz.load("vitviz-tiny", device="cpu").labels)
     ),
-    "id2label": lambda folder: read_json(written(folder, {"id2label": {"0": HALF}})),
-    "a note": lambda folder: read_json(written(folder, {"pretrained_cfg": {"description": HALF}})),
-    "boxes": lambda folder: Boxes.load(written(folder, {HALF: [[0, 0, 1, 1]]})),
+    "id2label": lambda folder: read_json(written(folder, {"id2label": {"0": SURROGATE}})),
+    "a note": lambda folder: read_json(written(folder, {"pretrained_cfg": {"description": SURROGATE}})),
+    "boxes": lambda folder: Boxes.load(written(folder, {SURROGATE: [[0, 0, 1, 1]]})),
     "a lesson's checkpoint": lambda folder: lessons.read_lesson(
-        zipped(checkpoint=f"vitviz-tiny?text={HALF}")
+        zipped(checkpoint=f"vitviz-tiny?text={SURROGATE}")
     ),
-    "a lesson's other picture": lambda folder: lessons.read_lesson(zipped(without=f"at=1 other={HALF}")),
-    "a lesson's setting": lambda folder: lessons.read_lesson(zipped(settings={"rollout": {"fusion": HALF}})),
+    "a lesson's other picture": lambda folder: lessons.read_lesson(zipped(without=f"at=1 other={SURROGATE}")),
+    "a lesson's setting": lambda folder: lessons.read_lesson(
+        zipped(settings={"rollout": {"fusion": SURROGATE}})
+    ),
     "a checkpoint's file": lambda folder: vitviz.load(named(folder, "m\udcff.safetensors"), device="cpu"),
     "a survey's folder": lambda folder: SurveyFolder(folder / "out\udcff", {}),
     "--out": lambda folder: cli._require_place(folder / "out\udcff.svg"),
-    "another picture": lambda folder: vitviz.Ablation(at=0, other=HALF),
+    "another picture": lambda folder: vitviz.Ablation(at=0, other=SURROGATE),
 }
 
 
@@ -148,7 +152,7 @@ def test_half_a_character_is_refused_where_it_enters(entry, tmp_path):
         r'{"a": "\ud83d"}',
         rb'["\uD83D"]',
         b'["\xed\xa0\xbd"]',
-        f'["{HALF}"]',
+        f'["{SURROGATE}"]',
         rb'{"\uDe00": 1}',
         r'["\ude00\ud83d"]',
     ],
@@ -175,7 +179,9 @@ def test_a_picture_whose_name_is_no_utf8_is_named_by_escapes(tmp_path):
 
 
 def test_a_whole_character_is_none(tmp_path):
-    classes = parse_classes(tensors(["猫", "\U0001f600"]), "mine.safetensors")
-    assert classes.labels == ("猫", "\U0001f600") and parse_classes(npz(["猫"]), "mine.npz").labels == ("猫",)
+    classes = parse_classes(safetensors_bytes(["猫", "\U0001f600"]), "mine.safetensors")
+    assert classes.labels == ("猫", "\U0001f600") and parse_classes(npz_bytes(["猫"]), "mine.npz").labels == (
+        "猫",
+    )
     assert with_text("my-clip", ["\U0001f600"]) == "my-clip?text=\U0001f600"
     assert lessons.read_lesson(zipped()).seen.checkpoint == "vitviz-tiny"

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import vitviz
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.faithfulness.ranking import HEAD, ranking_rows, ranking_table, refusal_texts
 from vitviz.analyses.protocol import TITLES
@@ -38,7 +38,7 @@ PUBLISHED = {  # probability gap in the reference measurement: DeiT-Tiny, 60 ima
 
 def validation(count: int) -> tuple[list[SourceImage], Boxes]:
     """Return `count` validation images and their boxes in pixels of the image, right and bottom exclusive."""
-    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+    with np.load(shared_file("data/tiny-imagenet/val.npz")) as file:
         webp, offsets, labels, boxes = (file[name] for name in ("webp", "offsets", "labels", "boxes"))
     chosen = sorted(random.Random(0).sample(range(len(labels)), count))
     items = [
@@ -51,7 +51,7 @@ def validation(count: int) -> tuple[list[SourceImage], Boxes]:
 def photographs() -> list[SourceImage]:
     """Return the sample images, and the image of a dog and a cat from the shared folder."""
     own = [SourceImage(one.name, samples.sample_image(one.name)) for one in samples.samples()]
-    return [*own, SourceImage("both", shared("data/both.png"))]
+    return [*own, SourceImage("both", shared_file("data/both.png"))]
 
 
 def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes: float):
@@ -60,7 +60,7 @@ def run(name: str, folder: Path, count: int, protocols: tuple[str, ...], minutes
     if name == "vitviz-tiny":
         inspector, (items, boxes) = vitviz.load("vitviz-tiny", device="cpu"), validation(count)
     else:
-        weights = shared("weights/deit_tiny_patch16_224.safetensors")
+        weights = shared_file("weights/deit_tiny_patch16_224.safetensors")
         inspector = vitviz.load(weights, architecture="deit_tiny_patch16_224", device="cpu")
         items, boxes = photographs(), None
     measure = FaithfulnessMeasure(protocols=protocols, boxes=boxes)

@@ -18,7 +18,7 @@ from tests.browser.conftest import (
 )
 from tests.browser.held import HeldRequests
 from tests.engine.small import saved, small
-from tests.shared import shared
+from tests.shared import shared_file
 
 NONE = "^(?!.*assumed)"
 
@@ -27,7 +27,9 @@ NONE = "^(?!.*assumed)"
 def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     copy_checkpoint(folder / "vitviz-tiny")
-    save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
+    save_file(
+        load_file(shared_file("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors"
+    )
     saved(small(embed_dim=96, num_heads=6, num_classes=10), folder / "cifar.safetensors")
     return folder
 

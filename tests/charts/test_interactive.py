@@ -29,7 +29,7 @@ from vitviz.views import VIEWS, Choice
 from vitviz.views.languages import translate
 from vitviz.views.printing import PrintStyle
 
-pytestmark = pytest.mark.usefixtures("samples_once")
+pytestmark = pytest.mark.usefixtures("cached_sample_survey")
 # options that another model, a second checkpoint or image, an edited image or a training history offers
 ELSEWHERE = {("difference", "on"), ("show", "sentences")}
 ELSEWHERE |= {("against", one) for one in ("beside", "before", "film")}
@@ -151,7 +151,7 @@ DEFAULTS, OPTIONS = cases()
     "view, given", [*DEFAULTS, *OPTIONS], quick=len(DEFAULTS),
     ids=[f"{view.slug}-{'-'.join(map('='.join, given.items()))}" for view, given in (*DEFAULTS, *OPTIONS)],
 )  # fmt: skip
-def test_traces_of_every_view_hold_the_charts_arrays(small, few, view, given):
+def test_traces_of_every_view_hold_the_charts_arrays(small, fast_faithfulness, view, given):
     panels = drawn(small, view, given)
     assert panels or (view, given) in OPTIONS  # some options have no chart
     for one in panels:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import vitviz
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz import analyses
 from vitviz.analyses.logit_account import check_balance
 from vitviz.errors import UnsupportedModel
@@ -21,12 +21,12 @@ WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"
 
 @pytest.fixture(scope="module")
 def inspector():
-    return vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
+    return vitviz.load(shared_file(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
 
 
 @pytest.fixture(scope="module")
 def trace(inspector):
-    return inspector.trace(shared("data/both.png"))
+    return inspector.trace(shared_file("data/both.png"))
 
 
 def normed(x, weight, bias):
@@ -39,7 +39,7 @@ def worked_account(x, target):
     """Every line, written into the residual stream one after the other and only then multiplied by the head's
     row.
     """
-    w = {name: value.double() for name, value in load_file(shared(WEIGHTS)).items()}
+    w = {name: value.double() for name, value in load_file(shared_file(WEIGHTS)).items()}
     written, start, layers, mlps, biases = {}, x[0].clone(), 12, [], []
     for layer in range(layers):
         p = f"blocks.{layer}."
@@ -162,8 +162,10 @@ def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector
 
 
 def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace):
-    rough = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu", dtype="bfloat16")
-    seen = rough.trace(shared("data/both.png"))
+    rough = vitviz.load(
+        shared_file(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu", dtype="bfloat16"
+    )
+    seen = rough.trace(shared_file("data/both.png"))
     account = vitviz.logit_attribution(rough, seen, DOG)
     assert seen.deviation.gap < 1e-6 and seen.deviation.logits == pytest.approx(
         (seen.logits - trace.logits).abs().max().item(), rel=1e-3

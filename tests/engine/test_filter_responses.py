@@ -9,7 +9,7 @@ from torch import nn
 import vitviz
 from tests.engine.looking import inspect, noise
 from tests.engine.small import small
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.errors import UnsupportedModel
 from vitviz.server.options import ServiceSettings
 from vitviz.server.services.analysis_service import AnalysisService
@@ -34,7 +34,7 @@ def convolved(inspector, trace, filters=None) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def deit():
-    path = shared("weights/deit_tiny_patch16_224.safetensors")
+    path = shared_file("weights/deit_tiny_patch16_224.safetensors")
     return vitviz.load(path, architecture="deit_tiny_patch16_224", device="cpu")
 
 

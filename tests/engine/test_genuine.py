@@ -5,13 +5,13 @@ import pytest
 import torch
 
 import vitviz
-from tests.shared import shared
+from tests.shared import shared_file
 
 
 @pytest.fixture(scope="module")
 def inspector():
     return vitviz.load(
-        shared("weights/deit_tiny_patch16_224.safetensors"),
+        shared_file("weights/deit_tiny_patch16_224.safetensors"),
         architecture="deit_tiny_patch16_224",
         device="cpu",
     )
@@ -37,7 +37,7 @@ def test_attention_distance(trace, layer, expected):
 
 
 def test_dog_and_cat(inspector):
-    trace = inspector.trace(shared("data/both.png"))
+    trace = inspector.trace(shared_file("data/both.png"))
     classes = trace.logits.topk(3).indices.tolist()
     assert classes[0] == 243 and classes[2] == 282
 

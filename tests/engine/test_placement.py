@@ -156,7 +156,7 @@ def test_every_item_of_a_view_equals_the_cpu(view, cpu, gpu):
     quick=[view for view in VIEWS if view.slug == "rollout"],
     ids=lambda view: view.slug,
 )
-def test_every_print_equals_the_cpus(view, cpu, gpu, few):  # every method is compared above
+def test_every_print_equals_the_cpus(view, cpu, gpu, fast_faithfulness):  # every method is compared above
     found = {}
     for inspector in (cpu, gpu):
         with there() if inspector is gpu else nullcontext():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.analyses.correlation import spearman
 from vitviz.analyses.saliency import saliency_map
 from vitviz.engine.studies.saliency import explained
@@ -25,9 +25,9 @@ REFERENCE = {  # Spearman between dog and cat, where each peaks
 
 @pytest.fixture(scope="module")
 def both():
-    weights = shared("weights/deit_tiny_patch16_224.safetensors")
+    weights = shared_file("weights/deit_tiny_patch16_224.safetensors")
     inspector = vitviz.load(weights, architecture="deit_tiny_patch16_224", device="cpu")
-    dog = explained(inspector, shared("data/both.png"), DOG)
+    dog = explained(inspector, shared_file("data/both.png"), DOG)
     return dog, explained(inspector, dog.trace, CAT)
 
 

@@ -12,7 +12,7 @@ import torch
 import vitviz
 from tests.engine.accounts import pixels_for
 from tests.engine.helpers import WEIGHTS, looked
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.analyses import sufficient_edges
 from vitviz.analyses.logit_account import attribution_of
 from vitviz.analyses.upstream import Writer, upstream_of
@@ -150,8 +150,8 @@ def tuple_of(edge):
 
 @pytest.mark.long
 def test_genuine_weights_answer_by_a_part():
-    inspector = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
-    trace = inspector.trace(shared("data/both.png"))
+    inspector = vitviz.load(shared_file(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
+    trace = inspector.trace(shared_file("data/both.png"))
     found = vitviz.sufficient_edges(inspector, trace, draws=1)
     assert len(found.edges) == 3 * sum(1 + 4 * one for one in range(12)) + 1 + 12 * 4
     assert found.counts[0] == 0 and found.counts[-1] == len(found.edges)

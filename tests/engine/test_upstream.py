@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 import vitviz
 from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for
 from tests.engine.helpers import MORE, WEIGHTS, looked
-from tests.shared import shared
+from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.analyses.effects import SIDES
 from vitviz.analyses.logit_account import attribution_of
@@ -205,14 +205,14 @@ def test_a_wrong_line_is_no_remainder_of_another():
 
 @pytest.fixture(scope="module")
 def genuine():
-    inspector = vitviz.load(shared(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
-    return inspector, inspector.trace(shared("data/both.png"))
+    inspector = vitviz.load(shared_file(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
+    return inspector, inspector.trace(shared_file("data/both.png"))
 
 
 def test_genuine_weights_by_a_path_of_its_own(genuine):
     """DeiT-Tiny, head 2 of block 10 for bull mastiff: everything written out in float64."""
     inspector, trace = genuine
-    w = {name: value.double() for name, value in load_file(shared(WEIGHTS)).items()}
+    w = {name: value.double() for name, value in load_file(shared_file(WEIGHTS)).items()}
 
     def normed(x, name, whole=None):
         whole = x if whole is None else whole
@@ -291,7 +291,7 @@ def test_what_is_asked_in_vain_is_told(genuine):
     first = vitviz.upstream_contributions(inspector, trace, 0, 0, 2)
     assert [one.kind for one, _ in first.lines()] == ["embedding", "positions", "constant"]
     without = vitviz.Ablation(heads=[(2, 1)], patches=[0, 5])
-    other = inspector.trace(shared("data/both.png"), ablation=without)
+    other = inspector.trace(shared_file("data/both.png"), ablation=without)
     found = vitviz.upstream_contributions(inspector, other, 0, 6, 2)
     assert abs(found.gap) < 1e-5 and found.by_token.mlps[0].isnan().sum() == 2
     with pytest.raises(vitviz.VitvizError, match="was replaced"):

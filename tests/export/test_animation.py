@@ -122,7 +122,7 @@ def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspect
 
 @pytest.mark.long
 @sweep("view", [view.slug for view in VIEWS if view.printable], quick=["rollout", "distance"])
-def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view, few):
+def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view, fast_faithfulness):
     """What lies in all frames alike is found there: nothing but numbers, notes and labels has moved."""
     film = vitviz.animation(view, inspector, photo, detail=True)
     known = []

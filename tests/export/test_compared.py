@@ -15,7 +15,7 @@ from vitviz.traces.runs import Ablation
 
 EARLY = "vitviz-tiny@30"
 
-pytestmark = pytest.mark.usefixtures("samples_once")
+pytestmark = pytest.mark.usefixtures("cached_sample_survey")
 
 
 @pytest.fixture(scope="module")

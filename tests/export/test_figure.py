@@ -38,7 +38,7 @@ def test_every_view_but_the_tour_has_a_figure(inspector, trace):
 
 @pytest.mark.long
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
-def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few):
+def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, fast_faithfulness):
     for detail in (False, True):
         figure = made(view.slug, detail)
         said = texts(figure.svg())
@@ -55,7 +55,7 @@ def test_in_every_format_text_is_text_and_the_scale_has_its_name(made, view, few
 
 
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
-def test_nothing_reaches_over_the_edge(made, view, few):
+def test_nothing_reaches_over_the_edge(made, view, fast_faithfulness):
     """Rendered with room around it by another program, no letter or line touches the sheet's edge."""
     for detail in (False, True):
         page = np.asarray(pypdfium2.PdfDocument(made(view.slug, detail).pdf())[0].render(scale=2).to_pil())
@@ -278,7 +278,7 @@ def test_a_patch_that_was_left_out_has_no_colour(inspector, photo):
 
 @pytest.mark.long
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
-def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, few):
+def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, fast_faithfulness):
     trace = inspector.trace(photo, ablation=vitviz.Ablation(patches=[0, 17], patches_as="dropped"))
     for detail in (False, True):
         try:

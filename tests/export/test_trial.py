@@ -12,7 +12,7 @@ from scipy import stats
 import vitviz
 from tests.export.conftest import kept_figures
 from tests.export.reading import panels, texts
-from tests.refusing import WHY
+from tests.inapplicable_method import REASON
 from vitviz.analyses import protocol
 from vitviz.analyses.faithfulness.ranking import verdict_text
 from vitviz.analyses.protocol import DENSE
@@ -215,11 +215,11 @@ def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkey
     whole = view.results(subject, validate_settings(view, subject, {}))
     left = {name: one for name, one in whole.curves.items() if name != "chefer"}
     monkeypatch.setattr(
-        FaithfulnessView, "results", lambda *asked: replace(whole, curves=left, refused={"chefer": WHY})
+        FaithfulnessView, "results", lambda *asked: replace(whole, curves=left, refused={"chefer": REASON})
     )
     for detail in (False, True):
         figure = print_view(view, subject, validate_settings(view, subject, {}), PrintStyle(detail))
-        assert figure.spec.notes[-1] == f"Chefer et al. 2021: {WHY}"
+        assert figure.spec.notes[-1] == f"Chefer et al. 2021: {REASON}"
         assert not any(name == "chefer" for _, name in lines(figure))
         assert not any("Chefer" in row[1] for one in panels(figure, TextTable) for row in one.rows)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.helpers import HALF, npz, tensors
+from tests.helpers import SURROGATE, npz_bytes, safetensors_bytes
 from tests.security.hostile_calls import VALUES
 from tests.security.hostile_zips import zipped
 from tests.security.stranger import MARK, listener, sent
@@ -80,7 +80,9 @@ def test_200_000_views_are_refused_before_anything_is_computed(http, key):
 
 
 def test_values_of_any_type_are_refused_by_the_route_of_frames(http, key):
-    values = [value for value in VALUES if value != HALF and value == value and abs_(value) < float("inf")]
+    values = [
+        value for value in VALUES if value != SURROGATE and value == value and abs_(value) < float("inf")
+    ]
     for name in FIELDS:
         for value in values:
             question = {"frame": frame(), "views": ["rollout"], name: value}
@@ -114,10 +116,11 @@ def test_many_cameras_of_one_visitor_do_not_end_anothers_turn(server, key):
 @pytest.mark.parametrize(
     ("data", "name"),
     [
-        (npz(["cat", f"a {HALF}"]), "mine.npz"),
-        (tensors(["cat", HALF]), "mine.safetensors"),
+        (npz_bytes(["cat", f"a {SURROGATE}"]), "mine.npz"),
+        (safetensors_bytes(["cat", SURROGATE]), "mine.safetensors"),
         (zipped([("settings.json", json.dumps({"lesson": {
-            "checkpoint": "vitviz-tiny", "sample": "coffee", "settings": {}, "without": f"at=1 other={HALF}",
+            "checkpoint": "vitviz-tiny", "sample": "coffee", "settings": {},
+            "without": f"at=1 other={SURROGATE}",
         }}).encode())]), "lesson.zip"),
     ],
 )  # fmt: skip

@@ -64,7 +64,7 @@ def test_the_wall_is_scaled_alone_and_says_by_what(service, client, key):
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view, few):
+def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view, fast_faithfulness):
     response = client.get(f"/gradio_api/vitviz/{key}/{view.slug}/numbers.npz")
     assert response.status_code == 200 and "attachment" in response.headers["content-disposition"]
     with np.load(io.BytesIO(response.content)) as file:
@@ -131,7 +131,7 @@ def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
     "bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError]
 )
 def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(
-    client, service, view, bug, monkeypatch, caplog, few
+    client, service, view, bug, monkeypatch, caplog, fast_faithfulness
 ):
     """It is logged with its traceback and told as ours, and the picture is as well known as before."""
     fresh = service.look(service.pictures.sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import vitviz
 from tests.engine.small import saved, small
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.errors import CheckpointError, VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.options import ServiceSettings
@@ -24,7 +24,9 @@ from vitviz.server.services.analysis_service import AnalysisService
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
-    save_file(load_file(shared("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors")
+    save_file(
+        load_file(shared_file("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors"
+    )
     return folder
 
 

@@ -158,7 +158,7 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(service, key):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("slug", ["experiment", "trial"])
-def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(service, slug, few):
+def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(service, slug, fast_faithfulness):
     key = service.look(service.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]
     asked = {f"{slug}.{name}": value for name, value in given.items()}

@@ -114,7 +114,7 @@ def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(servi
 @pytest.mark.sweep
 @pytest.mark.parametrize("slug", ["trial", "experiment"])
 def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
-    service, inspector, trace, photo, slug, few
+    service, inspector, trace, photo, slug, fast_faithfulness
 ):
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     given = {"trial": {"patches_as": "blur"}, "experiment": {"kind": "shuffle"}}[slug]
@@ -141,7 +141,7 @@ def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
 
 
 @pytest.mark.long
-def test_a_program_gets_what_takes_long_made(service, few):
+def test_a_program_gets_what_takes_long_made(service, fast_faithfulness):
     found = Endpoints(service).figure("coffee", "trial", settings="patches_as=black", detail=True)
     said = texts(base64.b64decode(found["data"]))
     assert {"Logit attribution", "Removed patches are: black"} <= {text.removesuffix(" *") for text in said}

@@ -16,7 +16,7 @@ from vitviz.server.options import ServiceSettings
 from vitviz.server.services.analysis_service import AnalysisService
 
 EARLY = "vitviz-tiny@30"
-pytestmark = pytest.mark.usefixtures("short_training", "samples_once")
+pytestmark = pytest.mark.usefixtures("short_training", "cached_sample_survey")
 BOTH = {"against": "beside"}
 NAME = "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
 

@@ -71,7 +71,7 @@ def test_in_float32_the_facts_say_so_and_no_more():
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, few):
+def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, fast_faithfulness):
     if view.float32_only:
         assert "float32" in figure_value(rough, key, view)["message"]["text"]
         return

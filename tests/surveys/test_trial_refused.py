@@ -6,7 +6,7 @@ import math
 import pytest
 
 import vitviz
-from tests.refusing import WHY, refuse
+from tests.inapplicable_method import REASON, make_inapplicable
 from vitviz.analyses.faithfulness.ranking import ranking_rows, refusal_texts, refused_methods
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.surveys.rows import Refusal
@@ -34,7 +34,7 @@ def pictures():
 def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
     pictures, inspector, monkeypatch, tmp_path
 ):
-    refuse(monkeypatch, "chefer", inspector.trace(vitviz.sample_image("rocket")))
+    make_inapplicable(monkeypatch, "chefer", inspector.trace(vitviz.sample_image("rocket")))
     measure, found = FaithfulnessMeasure(("ledger", "chefer")), []
     found.append(vitviz.survey(pictures, inspector, [measure]))
     asked = {"out": tmp_path, "part": 2}
@@ -44,22 +44,24 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
     found.append(vitviz.survey(pictures, inspector, [measure], **asked))  # of parts alone
     for one in found:
         assert sorted(row["method"] for row in ranking_rows(one)) == ["ledger", "random"]
-        assert refused_methods(one) == {"chefer": Refusal(1, "photos/rocket.png", WHY)}
+        assert refused_methods(one) == {"chefer": Refusal(1, "photos/rocket.png", REASON)}
         assert refusal_texts(one) == [
             "Chefer et al. 2021 is not ranked: it does not apply to 1 of 3 images. The first is"
-            f" photos/rocket.png: {WHY}"
+            f" photos/rocket.png: {REASON}"
         ]
     assert "Chefer et al. 2021 is not ranked" in (tmp_path / "report.html").read_text()
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["refused"] == {"trial.chefer": {"pictures": 1, "name": "photos/rocket.png", "reason": WHY}}
+    assert summary["refused"] == {
+        "trial.chefer": {"pictures": 1, "name": "photos/rocket.png", "reason": REASON}
+    }
 
 
 def test_a_second_class_that_has_no_map_ends_no_survey(pictures, inspector, trace, monkeypatch):
-    refuse(monkeypatch, "chefer", trace, trace.logits.topk(2).indices[1].item())
+    make_inapplicable(monkeypatch, "chefer", trace, trace.logits.topk(2).indices[1].item())
     found = vitviz.survey(pictures, inspector, [FaithfulnessMeasure(("ledger", "chefer"))])
     rows = {row["method"]: row for row in ranking_rows(found)}
     assert rows["chefer"]["rank"] >= 1 and refused_methods(found) == {}
     assert math.isnan(rows["chefer"]["alike"]) and not math.isnan(rows["ledger"]["alike"])
     (said,) = refusal_texts(found)
     assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 images" in said
-    assert said.endswith(f"photos/coffee.png: {WHY}")
+    assert said.endswith(f"photos/coffee.png: {REASON}")

@@ -8,7 +8,7 @@ import torch
 
 import vitviz
 from tests.engine.small import small
-from tests.shared import shared
+from tests.shared import shared_file
 from tests.views.helpers import of_model
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
 from vitviz.views import ViewContext
@@ -159,11 +159,11 @@ def test_a_picture_of_few_patches_has_fewer_components(subject):
 
 def test_known_numbers_of_genuine_weights():
     inspector = vitviz.load(
-        shared("weights/deit_tiny_patch16_224.safetensors"),
+        shared_file("weights/deit_tiny_patch16_224.safetensors"),
         architecture="deit_tiny_patch16_224",
         device="cpu",
     )
-    trace = inspector.trace(shared("data/both.png"))
+    trace = inspector.trace(shared_file("data/both.png"))
     subject = ViewContext(inspector, trace, **kept())
     median, mad = item(subject, "usual")[12]
     assert median == pytest.approx(14.4, abs=0.05) and mad == pytest.approx(1.5, abs=0.05)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.refusing import WHY, refuse
+from tests.inapplicable_method import REASON, make_inapplicable
 from vitviz.analyses.faithfulness.ranking import ranking_rows, verdict_text_over_images
 from vitviz.analyses.protocol import TITLES
 from vitviz.errors import Unknown, WrongSetting
@@ -135,7 +135,7 @@ def test_how_a_set_is_looked_at_is_checked():
 
 
 def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subject, monkeypatch):
-    refuse(monkeypatch, "rollout", trace)
+    make_inapplicable(monkeypatch, "rollout", trace)
     pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee")]
     other = ViewContext(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
     told = asked(other)
@@ -148,9 +148,11 @@ def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subje
     assert sentence["values"]["name"] == {"text": "Picture {number}", "values": {"number": 2}}
     settings = VIEW.settings({}, other.about)
     (line,) = VIEW.numbers(other, settings)["refused"].tolist()
-    assert line == f"Rollout is not ranked: it does not apply to 1 of 2 images. The first is Picture 2: {WHY}"
+    assert (
+        line == f"Rollout is not ranked: it does not apply to 1 of 2 images. The first is Picture 2: {REASON}"
+    )
     *ranked, last = csv.DictReader(io.StringIO(VIEW.file(other, "trial.csv", settings).decode()))
     assert {row["refused"] for row in ranked} == {"0"} and {row["reason"] for row in ranked} == {""}
     assert (last["method"], last["refused"], last["rank_logit"]) == ("rollout", "1", "")
-    assert last["reason"] == WHY and last["pictures"] == "2" and last["title"] == "Rollout"
+    assert last["reason"] == REASON and last["pictures"] == "2" and last["title"] == "Rollout"
     assert asked(subject)["refused"] == [] and len(VIEW.numbers(subject, settings)["refused"]) == 0

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from timm.data import create_transform
 
-from tests.shared import shared
+from tests.shared import shared_file
 
 HOME = Path(__file__).parents[2] / "weights" / "vitviz-tiny"
 CARD = (HOME / "README.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def measured() -> tuple[np.ndarray, int, float]:
     )
     apart = torch.cdist(place, place)
     distances, hits, areas = [], 0, []
-    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+    with np.load(shared_file("data/tiny-imagenet/val.npz")) as file:
         webp, offsets, boxes = file["webp"], file["offsets"], file["boxes"]
     for index in range(0, len(boxes), len(boxes) // PICTURES):
         picture = cv2.imdecode(webp[offsets[index] : offsets[index + 1]], cv2.IMREAD_COLOR)[:, :, ::-1]

@@ -16,7 +16,7 @@ import torch
 from safetensors import safe_open
 
 import vitviz
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.engine.images.preprocess import prepare
 from vitviz.traces.samples import sample_image
 
@@ -47,7 +47,7 @@ def pictures_of(numbers) -> list:
     import cv2
     from PIL import Image
 
-    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+    with np.load(shared_file("data/tiny-imagenet/val.npz")) as file:
         webp, offsets = file["webp"], file["offsets"]
     return [
         Image.fromarray(cv2.imdecode(webp[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)[:, :, ::-1])
@@ -60,12 +60,12 @@ def right(name: str, of: int) -> int:
     rightly.
     """
     inspector = vitviz.load(name, device="cpu")
-    with np.load(shared("data/tiny-imagenet/val.npz")) as file:
+    with np.load(shared_file("data/tiny-imagenet/val.npz")) as file:
         labels = file["labels"]
     wanted = range(0, len(labels), len(labels) // of)
     traces = map(inspector.trace, pictures_of(wanted))
     answers = [inspector.labels[int(trace.logits.argmax())] for trace in traces]
-    names = [row["label"] for row in json.loads(shared("data/tiny-imagenet/classes.json").read_text())]
+    names = [row["label"] for row in json.loads(shared_file("data/tiny-imagenet/classes.json").read_text())]
     return sum(answer == names[labels[i]] for answer, i in zip(answers, wanted, strict=True))
 
 

@@ -9,7 +9,7 @@ import torch
 from einops import rearrange
 
 import vitviz
-from tests.shared import shared
+from tests.shared import shared_file
 
 HOME = Path(__file__).parents[2] / "weights"
 CARD = HOME / "vitviz-positions" / "README.md"
@@ -84,7 +84,7 @@ def test_permuting_patches_moves_the_answer_unless_there_are_no_positions(name):
 @each
 def test_it_is_as_good_as_its_film_says(name, twins_recipe):
     data = twins_recipe("twins") and twins_recipe("data")  # the first says where the second is
-    pictures, labels = data.load_split(shared("data/tiny-imagenet"), "val")
+    pictures, labels = data.load_split(shared_file("data/tiny-imagenet"), "val")
     some = data.normalised(pictures[::10])
     with torch.inference_mode():
         answers = torch.cat([model_of(name)(part) for part in some.split(100)])

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 import vitviz
 from tests.engine.forward.ablation_oracle import inspector_of
 from tests.engine.looking import noise
-from tests.shared import shared
+from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz import Ablation, analyses
 from vitviz.errors import Stopped, VitvizError
@@ -95,11 +95,11 @@ def test_what_cannot_be_asked_is_refused():
 @pytest.mark.slow
 def test_direct_shares_and_total_effects_of_deit_tiny():
     inspector = vitviz.load(
-        str(shared("weights/deit_tiny_patch16_224.safetensors")),
+        str(shared_file("weights/deit_tiny_patch16_224.safetensors")),
         architecture="deit_tiny_patch16_224",
         device="cpu",
     )
-    picture = str(shared("data/both.png"))
+    picture = str(shared_file("data/both.png"))
     effects, account = (
         inspector.effects(picture, 243),
         vitviz.logit_attribution(inspector, inspector.trace(picture), 243),

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 import vitviz
 from tests.engine.models.theirs import Apart, Scratch
 from tests.engine.small import perturbed, saved, small
-from tests.shared import shared
+from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
@@ -54,10 +54,11 @@ def test_training_shows_where_a_head_ends(count):
 
 
 def test_heads_of_genuine_weights_show_and_those_of_random_ones_do_not():
-    genuine = load_file(shared(GENUINE))
+    genuine = load_file(shared_file(GENUINE))
     assert inference.infer_heads(genuine) == 3
     early = [
-        shared(f"weights/vitviz-tiny-early/snapshots/step-0{step}.safetensors") for step in ("0000", "3000")
+        shared_file(f"weights/vitviz-tiny-early/snapshots/step-0{step}.safetensors")
+        for step in ("0000", "3000")
     ]
     assert [inference.infer_heads(load_file(path)) for path in early] == [None, 3]
     assert inference.infer_heads(perturbed(small()).state_dict()) is None
@@ -93,7 +94,7 @@ def test_the_contrast_is_that_of_plain_loops():
 
 
 def bare(tmp_path, name="mine.safetensors"):
-    save_file(load_file(shared(GENUINE)), tmp_path / name)
+    save_file(load_file(shared_file(GENUINE)), tmp_path / name)
     return tmp_path / name
 
 

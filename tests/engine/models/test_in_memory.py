@@ -10,7 +10,7 @@ from torch import nn
 import vitviz
 from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
 from tests.engine.small import perturbed, small
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import to_toml
 from vitviz.engine.images.opening import open_image
@@ -26,7 +26,7 @@ def inspected(model, **options):
 
 def test_a_timm_model_is_looked_into_as_the_same_file_would_be():
     model = timm.create_model("deit_tiny_patch16_224", pretrained=False)
-    file = shared("weights/deit_tiny_patch16_224.safetensors")
+    file = shared_file("weights/deit_tiny_patch16_224.safetensors")
     from safetensors.torch import load_file
 
     model.load_state_dict(load_file(file))

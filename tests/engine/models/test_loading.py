@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.engine.looking import noise
 from tests.engine.small import SMALL, perturbed, same, saved, small
-from tests.shared import shared
+from tests.shared import shared_file
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.hub.snapshots import snapshot_checkpoint
@@ -90,7 +90,7 @@ def test_snapshot_of_a_training_film_is_loaded_with_its_parents_config(folder):
 
 
 def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
-    path = shared("weights/vitviz-tiny-early")
+    path = shared_file("weights/vitviz-tiny-early")
     loaded = load(find_checkpoint(str(path)))
     same(loaded, timm.create_model(f"local-dir:{path}", pretrained=True).eval(), size=64, tolerance=0)
     assert loaded.labels[0] == "goldfish" and len(loaded.labels) == 200
@@ -100,7 +100,7 @@ def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
 
 @pytest.mark.parametrize("architecture", ["deit_tiny_patch16_224", None])
 def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
-    path = shared("weights/deit_tiny_patch16_224.safetensors")
+    path = shared_file("weights/deit_tiny_patch16_224.safetensors")
     loaded = load(find_checkpoint(str(path), architecture=architecture))
     same(
         loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0

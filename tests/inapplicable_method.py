@@ -6,17 +6,17 @@ from vitviz.analyses import saliency
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 
-WHY = not_applicable("mine", LocalizedText("no attention has a gradient"))
+REASON = not_applicable("mine", LocalizedText("no attention has a gradient"))
 
 
-def refuse(monkeypatch, method: str, trace, target: int | None = None) -> None:
+def make_inapplicable(monkeypatch, method: str, trace, target: int | None = None) -> None:
     """Make the method raise UnsupportedModel for the image of a trace, or for one class of it."""
     own = saliency.METHODS[method]
 
     def map_of(passes):
         same = np.array_equal(passes.trace.view.picture, trace.view.picture)
         if same and target in (None, passes.target):
-            raise UnsupportedModel(WHY)
+            raise UnsupportedModel(REASON)
         return own(passes)
 
     monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, method: map_of})
