@@ -9,14 +9,14 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import Server, export, ready
-from tests.engine.contrastive import towers
+from tests.engine.contrastive import write_towers
 
 CAT, DOG, ODD = "a photo of a cat", "a dog", "50 % tea | قطة & 🐈"
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    return towers(tmp_path_factory.mktemp("weights"))
+    return write_towers(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Small random models of every construction, and their traces in float64 for the account of a logit."""
+"""Small random models of every construction, and their float64 traces for tests of logit attribution."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TINY = {"img_size": (12, 16), "patch_size": 4, "embed_dim": 24, "depth": 3, "num
 vit, eva = partial(VisionTransformer, **TINY), partial(Eva, **TINY, mlp_ratio=2)
 
 
-def gated(build, heads: int) -> torch.nn.Module:
-    """With a gate on every attention's result: timm's models have it in their parts, but only NaFlex hands it
-    on.
+def add_gates(build, heads: int) -> torch.nn.Module:
+    """Build a model with a gate on every attention output. timm's attention modules have gates, but only
+    NaFlex exposes the option.
     """
     model = build()
     for block in model.blocks:
@@ -56,9 +56,9 @@ CONSTRUCTIONS = {
     "norm behind the branch, averaged": partial(vit, block_fn=ResPostBlock, global_pool="avg"),
     "parallel": partial(vit, block_fn=ParallelScalingBlock, init_values=0.3),
     "parallel, averaged": partial(vit, block_fn=ParallelScalingBlock, global_pool="avg"),
-    "gated": partial(gated, vit, 3),
+    "gated": partial(add_gates, vit, 3),
     "gated, averaged": partial(
-        gated, partial(eva, global_pool="avg", use_rot_pos_emb=True, scale_attn_inner=False), 3
+        add_gates, partial(eva, global_pool="avg", use_rot_pos_emb=True, scale_attn_inner=False), 3
     ),
     "EVA-02": partial(
         eva, scale_attn_inner=True, swiglu_mlp=True, scale_mlp=True, qkv_fused=False, global_pool="avg"
@@ -75,11 +75,11 @@ CONSTRUCTIONS = {
     ),
 }
 
-QUICK = ("class", "average, then norm", "EVA-02", "attention pooling")  # of the quick tier
+QUICK = ("class", "average, then norm", "EVA-02", "attention pooling")  # values of the quick tier
 
 
 def small_model(construction: str, **changes) -> torch.nn.Module:
-    """A construction in float64 with no weight at its initial value."""
+    """Return a construction in float64 with every weight moved away from its initial value."""
     torch.manual_seed(0)
     model = CONSTRUCTIONS[construction](**changes)
     if isinstance(model, ClassAndMeanReadout):
@@ -94,30 +94,30 @@ def pixels_for(model: torch.nn.Module, seed: int = 0) -> torch.Tensor:
     return torch.randn(1, 3, *model.patch_embed.img_size, generator=generator, dtype=torch.float64)
 
 
-def traced(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, ReadoutStage]:
-    """The trace that an inspector would make, kept in float64, and the model's readout."""
-    batch, readout = traced_batch(model, pixels)
+def trace_and_readout(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[Trace, ReadoutStage]:
+    """Return the trace that an inspector would make, in float64, and the model's readout stage."""
+    batch, readout = batch_and_readout(model, pixels)
     return batch[0], readout
 
 
-def traced_batch(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[TraceBatch, ReadoutStage]:
-    """The record of several images, as of `traced`."""
+def batch_and_readout(model: torch.nn.Module, pixels: torch.Tensor) -> tuple[TraceBatch, ReadoutStage]:
+    """Return the trace batch of several images and the model's readout stage."""
     with torch.no_grad(), capture.recording(model) as recording:
         logits = model(pixels)
     grid = tracing.grid_of(model)
 
-    def attention(found: capture.Call) -> Attention:
-        bias = None if found.mask is None else Bias(dense=found.mask.reshape(1, -1, *found.mask.shape[-2:]))
-        return Attention(found.q, found.k, found.v, found.scale, bias)
+    def to_attention(call: capture.Call) -> Attention:
+        bias = None if call.mask is None else Bias(dense=call.mask.reshape(1, -1, *call.mask.shape[-2:]))
+        return Attention(call.q, call.k, call.v, call.scale, bias)
 
-    pooled = attention(recording.outside[-1]) if recording.outside else None
+    pooled = to_attention(recording.outside[-1]) if recording.outside else None
     rows, cols = grid.pixels
     view = ModelInput(np.zeros((rows, cols, 3), np.uint8), (0.0, 0.0, float(cols), float(rows)), (cols, rows))
     batch = TraceBatch(
         checkpoint="small",
         grid=grid,
         view=(view,) * len(pixels),
-        layers=tuple(attention(one) for (one,) in recording.calls),
+        layers=tuple(to_attention(layer_call) for (layer_call,) in recording.calls),
         tokens=tuple(recording.tokens),
         patch_embedding=recording.patch_embedding,
         position_embedded=None,

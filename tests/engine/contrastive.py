@@ -1,4 +1,4 @@
-"""Small random CLIP and SigLIP by open_clip, in folders as a download leaves them."""
+"""Small random CLIP and SigLIP models of open_clip, in folders laid out like a download."""
 
 import json
 
@@ -34,20 +34,23 @@ SIGLIP = {
 
 
 def clip(folder):
-    """The folder with both towers, and the model that wrote it."""
+    """Write a folder with both towers of CLIP and return the model."""
     torch.manual_seed(0)
     model = perturbed(open_clip.model.CLIP(**CLIP))
     args = {"img_size": 64, "patch_size": 16, "embed_dim": 128, "depth": 3, "num_heads": 2, "num_classes": 24}
-    _written(folder, model, CLIP, "vit_base_patch16_clip_224", args, 64)
+    save_folder(folder, model, CLIP, "vit_base_patch16_clip_224", args, 64)
     return model
 
 
 def siglip(folder):
-    """The same with attention pooling, a sigmoid, and a tokenizer of eight words in the folder."""
+    """Write a folder with both towers of SigLIP and return the model.
+
+    The model has attention pooling, a sigmoid loss, and a tokenizer of eight words in the folder.
+    """
     torch.manual_seed(0)
-    known = {name: value for name, value in SIGLIP.items() if name != "custom_text"}
-    model = perturbed(open_clip.model.CustomTextCLIP(**known))
-    _written(folder, model, SIGLIP, "vit_tiny_patch16_224", {"global_pool": "map", "num_classes": 0}, 224)
+    settings = {name: value for name, value in SIGLIP.items() if name != "custom_text"}
+    model = perturbed(open_clip.model.CustomTextCLIP(**settings))
+    save_folder(folder, model, SIGLIP, "vit_tiny_patch16_224", {"global_pool": "map", "num_classes": 0}, 224)
     words = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, "<unk>"))
     words.pre_tokenizer = Whitespace()
     PreTrainedTokenizerFast(
@@ -56,8 +59,10 @@ def siglip(folder):
     return model
 
 
-def towers(folder):
-    """The same as checkpoints of a weights folder, my-clip and my-siglip, beside the one that ships."""
+def write_towers(folder):
+    """Write both models as the checkpoints my-clip and my-siglip of a weights folder, beside the shipped
+    checkpoint.
+    """
     copy_checkpoint(folder / "vitviz-tiny")
     for name, write in (("my-clip", clip), ("my-siglip", siglip)):
         (folder / name).mkdir()
@@ -65,10 +70,10 @@ def towers(folder):
     return folder
 
 
-def _written(folder, model, config, architecture, args, size):
+def save_folder(folder, model, config, architecture, args, size):
     (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config, "preprocess_cfg": {}}))
     state = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
     save_file(state, folder / "open_clip_model.safetensors")
     data = {**TIMM, "input_size": [3, size, size], "num_classes": args["num_classes"]}
-    said = {"architecture": architecture, "num_classes": args["num_classes"], "model_args": args}
-    (folder / "config.json").write_text(json.dumps({**said, "pretrained_cfg": data}))
+    entry = {"architecture": architecture, "num_classes": args["num_classes"], "model_args": args}
+    (folder / "config.json").write_text(json.dumps({**entry, "pretrained_cfg": data}))

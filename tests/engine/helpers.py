@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.accounts import CONSTRUCTIONS, eva, pixels_for, small_model, traced, vit
+from tests.engine.accounts import CONSTRUCTIONS, eva, pixels_for, small_model, trace_and_readout, vit
 from vitviz import analyses
 from vitviz.analyses.logit_account import directions
 from vitviz.analyses.target import resolve_target
@@ -28,7 +28,7 @@ def looked(construction):
     finally:
         if construction in MORE:
             del CONSTRUCTIONS[construction]
-    trace, tail = traced(model, pixels_for(model))
+    trace, tail = trace_and_readout(model, pixels_for(model))
     ledger = analyses.logit_terms(trace, tail)
     stream = recorded_stream(model, pixels_for(model), trace)
     return model, ledger, stream, directions(ledger, resolve_target(trace, tail, 1).direction)[0]

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from tests.engine.accounts import pixels_for, small_model, traced
+from tests.engine.accounts import pixels_for, small_model, trace_and_readout
 from vitviz.analyses.logit_attribution import logit_terms
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.saliency_inputs import SaliencyInputs
@@ -13,7 +13,7 @@ from vitviz.engine.saliency_inputs import SaliencyInputs
 def explained(construction="class", target=2, patches_as="dropped", model=None, seed=0) -> SaliencyInputs:
     model = small_model(construction) if model is None else model
     pixels = pixels_for(model, seed)
-    trace, tail = traced(model, pixels)
+    trace, tail = trace_and_readout(model, pixels)
     half = (0.5, 0.5, 0.5)
     inspector = SimpleNamespace(
         dtype="float32", device=torch.device("cpu"), checkpoint=SimpleNamespace(name="small"),

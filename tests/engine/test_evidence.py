@@ -8,7 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timm.layers import LayerNorm, RmsNorm
 
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced, traced_batch
+from tests.engine.accounts import (
+    CONSTRUCTIONS,
+    QUICK,
+    batch_and_readout,
+    pixels_for,
+    small_model,
+    trace_and_readout,
+)
 from tests.engine.held import Held
 from tests.tiers import sweep
 from vitviz import analyses
@@ -25,7 +32,7 @@ def largest(trace) -> float:
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_the_account_of_every_construction_adds_up(construction):
     model = small_model(construction)
-    trace, readout = traced(model, pixels_for(model))
+    trace, readout = trace_and_readout(model, pixels_for(model))
     ledger = analyses.logit_terms(trace, readout)
     gap, within = largest_gap(ledger)
     assert max(gap, within) < EXACT * largest(trace)
@@ -50,7 +57,7 @@ def test_the_account_of_every_construction_adds_up(construction):
 def test_a_line_is_what_the_held_model_loses_without_it(construction):
     model = small_model(construction)
     pixels = pixels_for(model)
-    trace, readout = traced(model, pixels)
+    trace, readout = trace_and_readout(model, pixels)
     held, tokens = Held(model, pixels), trace.grid.tokens
     torch.testing.assert_close(held.logits, trace.logits)
     for target in (0, 5):
@@ -67,7 +74,7 @@ def test_a_line_is_what_the_held_model_loses_without_it(construction):
 def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(construction):
     model = small_model(construction)
     pixels = torch.cat([pixels_for(model, seed) for seed in range(3)])
-    batch, readout = traced_batch(model, pixels)
+    batch, readout = batch_and_readout(model, pixels)
     together = analyses.attribution_of_predictions(analyses.logit_terms(batch, readout))
     for image, trace in enumerate(batch):
         target = int(trace.logits.argmax())
@@ -108,7 +115,7 @@ def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
         class_token=class_token or pool == "token", fc_norm=fc_norm, norm_layer=norm, scale_attn_norm=inner,
         init_values=scale, pool_include_prefix=include,
     )  # fmt: skip
-    trace, readout = traced(model, pixels_for(model, seed))
+    trace, readout = trace_and_readout(model, pixels_for(model, seed))
     gap, within = largest_gap(analyses.logit_terms(trace, readout))
     assert max(gap, within) < EXACT * max(1.0, largest(trace))
 
@@ -118,7 +125,7 @@ def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
 )
 def test_differences_relative_accounts_and_directions_add_up_too(construction):
     model = small_model(construction)
-    trace, readout = traced(model, pixels_for(model))
+    trace, readout = trace_and_readout(model, pixels_for(model))
     one, other = (analyses.logit_attribution(trace, readout, target) for target in (2, 4))
     between = analyses.logit_attribution(trace, readout, (2, 4))
     torch.testing.assert_close(between.sources, one.sources - other.sources)
@@ -148,12 +155,14 @@ def test_differences_relative_accounts_and_directions_add_up_too(construction):
 def test_permuted_patches_permute_their_shares(construction):
     model = small_model(construction, no_embed_class=True)
     pixels, order = pixels_for(model), torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    before, _ = traced(model, pixels)
-    plain = analyses.logit_attribution(*traced(model, pixels), 3).patches.flatten()
+    before, _ = trace_and_readout(model, pixels)
+    plain = analyses.logit_attribution(*trace_and_readout(model, pixels), 3).patches.flatten()
     patches = pixels.unfold(2, 4, 4).unfold(3, 4, 4).flatten(2, 3)[:, :, order].unflatten(2, (3, 4))
     with torch.no_grad():
         model.pos_embed.copy_(model.pos_embed[:, order])
-    trace, readout = traced(model, patches.transpose(3, 4).flatten(4).flatten(2, 3).reshape(1, 3, 12, 16))
+    trace, readout = trace_and_readout(
+        model, patches.transpose(3, 4).flatten(4).flatten(2, 3).reshape(1, 3, 12, 16)
+    )
     torch.testing.assert_close(trace.logits, before.logits)
     torch.testing.assert_close(analyses.logit_attribution(trace, readout, 3).patches.flatten(), plain[order])
 
@@ -162,7 +171,7 @@ def test_permuted_patches_permute_their_shares(construction):
 @pytest.mark.parametrize("held", [True, False])
 def test_the_change_of_a_logit_has_an_account_too(construction, held):
     model = small_model(construction)
-    passes = [traced(model, pixels_for(model, seed)) for seed in (1, 2)]
+    passes = [trace_and_readout(model, pixels_for(model, seed)) for seed in (1, 2)]
     before, after = (analyses.logit_attribution(*one, 1) for one in passes)
     change = after.minus(before, held)
     with torch.no_grad():  # two plain passes of the model itself
@@ -179,7 +188,7 @@ def test_the_change_of_a_logit_has_an_account_too(construction, held):
 
 def test_the_norms_line_is_what_the_other_deviation_does():
     model = small_model("class")
-    passes = [traced(model, pixels_for(model, seed)) for seed in (1, 2)]
+    passes = [trace_and_readout(model, pixels_for(model, seed)) for seed in (1, 2)]
     change = analyses.logit_attribution(*passes[1], 1).minus(analyses.logit_attribution(*passes[0], 1))
     deviations, logits = [], []
     for trace, _ in passes:  # by hand: the class token centred, its deviation apart
@@ -195,7 +204,9 @@ def test_the_norms_line_is_what_the_other_deviation_does():
 
 
 def test_accounts_of_other_shapes_have_no_difference():
-    one = analyses.logit_attribution(*traced(small_model("class"), pixels_for(small_model("class"))), 1)
+    one = analyses.logit_attribution(
+        *trace_and_readout(small_model("class"), pixels_for(small_model("class"))), 1
+    )
     deeper = small_model("class", depth=5)
     with pytest.raises(VitvizError, match="same shape"):
-        analyses.logit_attribution(*traced(deeper, pixels_for(deeper)), 1).minus(one)
+        analyses.logit_attribution(*trace_and_readout(deeper, pixels_for(deeper)), 1).minus(one)

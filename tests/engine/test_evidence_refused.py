@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import vitviz
-from tests.engine.accounts import TINY, pixels_for, small_model, traced
+from tests.engine.accounts import TINY, pixels_for, small_model, trace_and_readout
 from tests.engine.looking import inspect, noise
 from tests.engine.small import perturbed
 from vitviz import analyses
@@ -92,13 +92,13 @@ def test_the_scores_are_logits_and_never_probabilities():
     but them.
     """
     model = small_model("class")
-    plain = analyses.logit_attribution(*traced(model, pixels_for(model)), 2, relative=True)
+    plain = analyses.logit_attribution(*trace_and_readout(model, pixels_for(model)), 2, relative=True)
     shifted = small_model("class")
     with torch.no_grad():
         shifted.head.bias.add_(7)
-    account = analyses.logit_attribution(*traced(shifted, pixels_for(shifted)), 2)
+    account = analyses.logit_attribution(*trace_and_readout(shifted, pixels_for(shifted)), 2)
     assert account.head_bias == pytest.approx(shifted.head.bias[2].item())
-    relative = analyses.logit_attribution(*traced(shifted, pixels_for(shifted)), 2, relative=True)
+    relative = analyses.logit_attribution(*trace_and_readout(shifted, pixels_for(shifted)), 2, relative=True)
     assert relative.logit == pytest.approx(plain.logit) and relative.head_bias == pytest.approx(
         plain.head_bias
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, traced
+from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, trace_and_readout
 from tests.engine.looking import inspect, noise
 from tests.tiers import sweep
 from vitviz import analyses
@@ -33,7 +33,7 @@ def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(constr
 @pytest.mark.parametrize("construction", ["norm, then average", "average, then norm", "EVA-02"])
 def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
     model = small_model(construction)
-    trace, readout = traced(model, pixels_for(model))
+    trace, readout = trace_and_readout(model, pixels_for(model))
     ledger = analyses.logit_terms(trace, readout)
     answers = analyses.lens_patches(ledger, 2, form="share")
     assert answers.shape == (4, 3, 4) and answers[-1].mean().item() == pytest.approx(
@@ -48,7 +48,7 @@ def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
 def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
     for construction in ("class", "distilled"):
         model = small_model(construction)
-        trace, readout = traced(model, pixels_for(model))
+        trace, readout = trace_and_readout(model, pixels_for(model))
         answers = analyses.lens_patches(analyses.logit_terms(trace, readout), (1, 3))
         with torch.no_grad():
             patches = model.norm(trace.tokens[2][trace.grid.prefix :])
@@ -64,7 +64,7 @@ def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
 @pytest.mark.parametrize("construction", ["class", "distilled", "norm, then average", "average, then norm"])
 def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(construction):
     model = small_model(construction)
-    trace, readout = traced(model, pixels_for(model))
+    trace, readout = trace_and_readout(model, pixels_for(model))
     for depth in range(len(trace.tokens)):
         found = analyses.lens_probabilities(analyses.logit_terms(trace, readout), depth)
         for row in range(3):

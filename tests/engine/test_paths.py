@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import pixels_for, small_model, traced
+from tests.engine.accounts import pixels_for, small_model, trace_and_readout
 from vitviz import analyses
 from vitviz.analyses.logit_account import attribution_of, directions
 from vitviz.analyses.paths import largest_paths
@@ -70,7 +70,7 @@ def small():
     """A model of four layers with four heads each: its ledger and stream, and all its 2,176 paths by hand."""
     model = small_model("class", depth=LAYERS, num_heads=HEADS)
     pixels = pixels_for(model)
-    trace, tail = traced(model, pixels)
+    trace, tail = trace_and_readout(model, pixels)
     ledger, stream = analyses.logit_terms(trace, tail), recorded_stream(model, pixels, trace)
     basis = directions(ledger, resolve_target(trace, tail, 1).direction)[0]
     with torch.no_grad():

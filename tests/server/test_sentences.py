@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.contrastive import towers
+from tests.engine.contrastive import write_towers
 from vitviz.engine.studies import text
 from vitviz.errors import Unknown, UnsupportedModel, VitvizError
 from vitviz.server.api import lessons, links
@@ -23,7 +23,7 @@ ODD = ["50 % | a dog & a cat?", "🐈\u200d⬛ a cat", "\u202bقطة\u202c", "a+
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    return towers(tmp_path_factory.mktemp("weights"))
+    return write_towers(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture

@@ -1,6 +1,4 @@
-"""The same as an edited pass by another way: torch's attention itself is exchanged while timm's own model
-runs.
-"""
+"""Oracle for edited passes: timm's own model runs with torch's attention function replaced."""
 
 from __future__ import annotations
 
@@ -33,13 +31,13 @@ def inspector_of(family: str):
     return inspect(small_model(family).float())
 
 
-def pixels_of(inspector, picture=None) -> torch.Tensor:
-    return prepare(open_image(noise() if picture is None else picture), inspector.preprocessing).tensor[None]
+def pixels_of(inspector, image=None) -> torch.Tensor:
+    return prepare(open_image(noise() if image is None else image), inspector.preprocessing).tensor[None]
 
 
 @contextmanager
-def attending(layers: int, change):
-    """`change(layer, query, key, value, mask, attend)` is what the attention of a model's blocks gives."""
+def replaced_attention(layers: int, change):
+    """Replace the attention output of every layer by `change(layer, query, key, value, mask, attend)`."""
     calls = []
 
     def attend(query, key, value, attn_mask=None, **others):
@@ -52,24 +50,26 @@ def attending(layers: int, change):
         yield
 
 
-def hidden(model, pixels, places) -> torch.Tensor:
-    """The answer where keys of all other places are masked in every layer, and only these places are read."""
-    unseen = torch.full((int(model.num_prefix_tokens) + model.patch_embed.num_patches,), float("-inf"))
-    unseen[places] = 0
+def logits_of_positions(model, pixels, positions) -> torch.Tensor:
+    """Return the logits if keys of all other positions are masked in every layer and only these positions
+    are read.
+    """
+    key_mask = torch.full((int(model.num_prefix_tokens) + model.patch_embed.num_patches,), float("-inf"))
+    key_mask[positions] = 0
 
     def change(layer, query, key, value, mask, attend):
         return attend(
-            query, key, value, unseen.expand(query.shape[-2], -1) if mask is None else mask + unseen
+            query, key, value, key_mask.expand(query.shape[-2], -1) if mask is None else mask + key_mask
         )
 
-    with attending(len(model.blocks), change):
+    with replaced_attention(len(model.blocks), change):
         tokens = model.forward_features(pixels)
     with torch.no_grad():
-        return model.forward_head(tokens[:, places])[0]
+        return model.forward_head(tokens[:, positions])[0]
 
 
-def handed(model, pixels) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """What attention calls and MLPs give, by layer."""
+def head_and_mlp_outputs(model, pixels) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return the outputs of attention calls and MLPs by layer."""
     heads, mlps = [], []
 
     def change(layer, query, key, value, mask, attend):
@@ -80,32 +80,36 @@ def handed(model, pixels) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         mlp(block).register_forward_hook(lambda _, args, output: mlps.append(output[0]))
         for block in model.blocks
     ]
-    with attending(len(model.blocks), change):
+    with replaced_attention(len(model.blocks), change):
         model(pixels)
     [hook.remove() for hook in hooks]
     return heads, mlps
 
 
-def put(model, pixels, heads: dict, mlps: dict) -> torch.Tensor:
-    """The answer with {(layer, head): what makes of its output another} and {layer: the same for its MLP}."""
+def logits_with_replacements(model, pixels, heads: dict, mlps: dict) -> torch.Tensor:
+    """Return the logits with replaced head and MLP outputs.
+
+    `heads` maps (layer, head) and `mlps` maps layers to functions of the original output.
+    """
 
     def change(layer, query, key, value, mask, attend):
-        found = attend(query, key, value, mask).clone()
-        for (one, head), instead in heads.items():
-            if one == layer:
-                found[:, head] = instead(found[:, head])
-        return found
+        outputs = attend(query, key, value, mask).clone()
+        for (head_layer, head), replacement in heads.items():
+            if head_layer == layer:
+                outputs[:, head] = replacement(outputs[:, head])
+        return outputs
 
-    def put_in(instead):
-        return lambda module, args, output: instead(output).expand_as(output)
+    def replacement_hook(replacement):
+        return lambda module, args, output: replacement(output).expand_as(output)
 
     hooks = [
-        mlp(model.blocks[layer]).register_forward_hook(put_in(instead)) for layer, instead in mlps.items()
+        mlp(model.blocks[layer]).register_forward_hook(replacement_hook(replacement))
+        for layer, replacement in mlps.items()
     ]
-    with attending(len(model.blocks), change):
-        answer = model(pixels)[0]
+    with replaced_attention(len(model.blocks), change):
+        logits = model(pixels)[0]
     [hook.remove() for hook in hooks]
-    return answer
+    return logits
 
 
 def mlp(block):

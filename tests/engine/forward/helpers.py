@@ -1,8 +1,8 @@
-"""Helpers that several test files share."""
+"""Architectures, ablated parts and tolerances shared by the tests of forward passes."""
 
 from __future__ import annotations
 
-# One of each kind: plain, distilled, LayerScale, registers, no class token, CLIP's norm before the blocks,
+# Covered: plain, distilled, LayerScale, registers, no class token, CLIP's norm before the layers,
 # relative bias per layer and shared, rotary embedding, rotary with registers, query-key norm, pooling, hybrid
 # stem.
 ARCHITECTURES = [
@@ -29,4 +29,4 @@ QUICK = ("vit_tiny_patch16_224", "vit_srelpos_small_patch16_224", "eva02_tiny_pa
 HEADS, MLPS = [(0, 1), (2, 0), (2, 2)], [1]
 
 
-near = {"rtol": 1e-5, "atol": 1e-5}
+TOLERANCES = {"rtol": 1e-5, "atol": 1e-5}

@@ -1,4 +1,4 @@
-"""The capture against timm's own unfused attention, and its refusal of what it cannot see."""
+"""Captured attention against timm's own unfused attention; unsupported models are rejected."""
 
 import pytest
 import timm
@@ -19,29 +19,29 @@ from vitviz.engine.inspector import Inspector
 from vitviz.errors import UnsupportedModel
 
 
-def unfused(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:
-    """What timm itself computes in the open: the input of each block's attention dropout."""
-    seen, handles = [], []
+def unfused_attention(model: torch.nn.Module, pixels: torch.Tensor) -> list[torch.Tensor]:
+    """Return the attention weights of timm's unfused code: the input of each layer's attention dropout."""
+    weights, handles = [], []
     for block in model.blocks:
         block.attn.fused_attn = False
         handles.append(
-            block.attn.attn_drop.register_forward_pre_hook(lambda module, args: seen.append(args[0][0]))
+            block.attn.attn_drop.register_forward_pre_hook(lambda module, args: weights.append(args[0][0]))
         )
     with torch.no_grad():
         model(pixels)
     for handle, block in zip(handles, model.blocks, strict=True):
         handle.remove()
         block.attn.fused_attn = True
-    return seen
+    return weights
 
 
 @sweep("name", ARCHITECTURES, quick=QUICK)
-def test_attention_equals_timms_own_unfused_attention(name):
+def test_attention_equals_unfused_timm_attention(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 2}))
     inspector = inspect(model, name)
     trace = inspector.trace(noise())
     pixels = prepare(open_image(noise()), inspector.preprocessing).tensor[None]
-    expected = unfused(model, pixels)
+    expected = unfused_attention(model, pixels)
     assert len(expected) == len(trace.layers)
     for layer, attention in enumerate(expected):
         torch.testing.assert_close(trace.attention(layer), attention, atol=1e-5, rtol=0)
@@ -50,7 +50,7 @@ def test_attention_equals_timms_own_unfused_attention(name):
             torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-5)
 
 
-def test_the_residual_stream_and_both_embeddings_are_the_models_own():
+def test_trace_stores_residual_stream_and_both_embeddings():
     model = perturbed("vit_small_patch14_reg4_dinov2", depth=2, img_size=70, num_classes=3)
     trace = inspect(model).trace(noise())
     assert trace.grid.prefix_names == ("class", "register 1", "register 2", "register 3", "register 4")
@@ -61,7 +61,7 @@ def test_the_residual_stream_and_both_embeddings_are_the_models_own():
         torch.testing.assert_close(model.forward_head(model.norm(trace.tokens[-1][None]))[0], trace.logits)
 
 
-def test_a_norm_between_embedding_and_blocks_does_not_spoil_the_norms_of_the_embedding():
+def test_pre_norm_does_not_affect_stored_embeddings():
     model = perturbed("vit_base_patch32_clip_224", depth=1)
     trace = inspect(model).trace(noise())
     torch.testing.assert_close(
@@ -70,7 +70,7 @@ def test_a_norm_between_embedding_and_blocks_does_not_spoil_the_norms_of_the_emb
     assert not torch.allclose(trace.position_embedded, trace.tokens[0][1:])
 
 
-def test_features_and_clips_projection_are_no_classes():
+def test_features_and_clip_projection_are_not_classes():
     features = perturbed("vit_tiny_patch16_224", depth=1, num_classes=0)
     assert inspect(features).trace(noise()).logits is None
     clip = perturbed("vit_base_patch32_clip_224", depth=1, num_classes=512)
@@ -84,26 +84,26 @@ def test_features_and_clips_projection_are_no_classes():
         assert tracing.classifies(clip, Checkpoint(name, None, "hub", "")) is expected
 
 
-def test_attention_pooling_is_kept_apart():
+def test_attention_pooling_is_stored_apart_from_layers():
     trace = inspect(perturbed("vit_base_patch16_siglip_224", depth=2)).trace(noise())
     assert trace.pool == "attention" and len(trace.layers) == 2
     assert trace.pooling.weights().shape == (12, 1, 196)
 
 
 @pytest.mark.parametrize("name", ["beit_base_patch16_224", "vit_relpos_small_patch16_224"])
-def test_a_relative_bias_is_kept_as_a_table(name):
+def test_relative_bias_is_stored_as_table(name):
     trace = inspect(perturbed(name, depth=2)).trace(noise())
     assert all(layer.bias.table is not None and layer.bias.dense is None for layer in trace.layers)
     assert trace.nbytes < 20e6
 
 
-def test_a_bias_that_is_no_table_is_kept_whole_and_still_right():
+def test_dense_bias_is_stored_in_full():
     model = perturbed("vit_relpos_small_patch16_224", depth=1)
 
-    def crooked(*args, **kwargs):
+    def random_bias(*args, **kwargs):
         return torch.randn(1, 6, 196, 196, generator=torch.Generator().manual_seed(1))
 
-    model.blocks[0].attn.rel_pos.get_bias = crooked
+    model.blocks[0].attn.rel_pos.get_bias = random_bias
     trace = inspect(model).trace(noise())
     assert trace.layers[0].bias.dense is not None
     assert trace.layers[0].bias.dense.shape == (6, 196, 196)
@@ -119,7 +119,7 @@ def test_a_bias_that_is_no_table_is_kept_whole_and_still_right():
         ("vit_dlittle_patch16_reg1_gap_256", {"depth": 1}, "2 attention calls"),
     ],
 )
-def test_what_is_no_plain_vit_is_refused_with_the_reason(name, options, reason):
+def test_unsupported_architecture_is_rejected_with_reason(name, options, reason):
     with pytest.raises(UnsupportedModel, match=reason):
         model = timm.create_model(name, pretrained=False, **options).eval()
         inspector = Inspector(
@@ -133,26 +133,26 @@ def test_what_is_no_plain_vit_is_refused_with_the_reason(name, options, reason):
         inspector.trace(noise())
 
 
-def test_the_truth_check_sees_what_happens_after_the_call():
+def test_attention_check_detects_change_after_attention_call():
     model = perturbed("vit_tiny_patch16_224", depth=2)
     attention = model.blocks[1].attn
 
-    def lying(x, *args, **kwargs):
-        """What timm's attention does, but for one per cent between the fused call and the projection."""
+    def scaled_forward(x, *args, **kwargs):
+        """Compute timm's attention, scaled by 1.01 between the fused call and the projection."""
         q, k, v = rearrange(
             attention.qkv(x), "batch token (three head dim) -> three batch head token dim", three=3, head=3
         )
-        seen = F.scaled_dot_product_attention(q, k, v) * 1.01
+        attended = F.scaled_dot_product_attention(q, k, v) * 1.01
         return attention.proj(
-            attention.norm(rearrange(seen, "batch head token dim -> batch token (head dim)"))
+            attention.norm(rearrange(attended, "batch head token dim -> batch token (head dim)"))
         )
 
-    attention.forward = lying
+    attention.forward = scaled_forward
     with pytest.raises(UnsupportedModel, match="block 2 .*1e-04 is expected"):
         inspect(model).trace(noise())
 
 
-def test_a_model_without_blocks_is_refused_at_once():
+def test_model_without_blocks_is_rejected():
     with pytest.raises(UnsupportedModel, match="ResNet is no plain Vision Transformer"):
         capture.transformer_blocks(timm.create_model("resnet18", pretrained=False))
 
@@ -164,7 +164,7 @@ def test_a_model_without_blocks_is_refused_at_once():
         ("vit_base_patch16_siglip_224", {"class_token": True, "global_pool": "map"}),
     ],
 )
-def test_attention_pooling_may_leave_the_prefix_out(name, options):
+def test_attention_pooling_may_exclude_prefix(name, options):
     model = perturbed(name, img_size=64, embed_dim=48, depth=2, num_heads=3, num_classes=5, **options)
     trace = inspect(model).trace(noise())
     weights = query_weights(trace)
@@ -173,7 +173,7 @@ def test_attention_pooling_may_leave_the_prefix_out(name, options):
 
 
 @pytest.mark.parametrize("name", ["eva02_tiny_patch14_224", "vit_tiny_patch16_224"])
-def test_a_trace_holds_no_more_memory_than_it_says(name):
+def test_trace_memory_is_at_most_nbytes(name):
     trace = inspect(perturbed(name, depth=2)).trace(noise())
     tensors = [
         *trace.tokens,
@@ -181,5 +181,7 @@ def test_a_trace_holds_no_more_memory_than_it_says(name):
         trace.position_embedded,
         *(t for layer in trace.layers for t in (layer.q, layer.k, layer.v)),
     ]
-    held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t is not None}
-    assert sum(held.values()) + trace.view.picture.nbytes <= 1.02 * trace.nbytes
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t is not None
+    }
+    assert sum(storages.values()) + trace.view.picture.nbytes <= 1.02 * trace.nbytes

@@ -1,6 +1,4 @@
-"""Heads, MLPs, patches and whole layers taken away: against timm's own model run in another way, and against
-identities.
-"""
+"""Ablated heads, MLPs, patches and layers, against an edited timm model and against identities."""
 
 import math
 import pickle
@@ -13,8 +11,14 @@ from torch.testing import assert_close
 
 import vitviz
 from tests.engine.accounts import QUICK
-from tests.engine.forward.ablation_oracle import FAMILIES, handed, hidden, inspector_of, pixels_of
-from tests.engine.forward.helpers import HEADS, MLPS, near
+from tests.engine.forward.ablation_oracle import (
+    FAMILIES,
+    head_and_mlp_outputs,
+    inspector_of,
+    logits_of_positions,
+    pixels_of,
+)
+from tests.engine.forward.helpers import HEADS, MLPS, TOLERANCES
 from tests.engine.looking import noise
 from tests.tiers import sweep
 from vitviz import Ablation
@@ -23,7 +27,7 @@ from vitviz.engine.studies.perturbation import PerturbedLogits
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.traces import cancellation
 
-GONE = (0, 3, 4, 7, 11)
+REMOVED = (0, 3, 4, 7, 11)
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def inspector():
     return inspector_of("class")
 
 
-def same(one, two) -> bool:
+def same_trace(one, two) -> bool:
     pairs = [*zip(one.tokens, two.tokens, strict=True), (one.logits, two.logits)]
     pairs += [
         (getattr(a, n), getattr(b, n)) for a, b in zip(one.layers, two.layers, strict=True) for n in "qkv"
@@ -40,24 +44,24 @@ def same(one, two) -> bool:
 
 
 @sweep("family", FAMILIES, quick=QUICK)
-def test_patches_that_are_left_out_are_keys_that_nobody_sees(family):
+def test_removed_patches_equal_masked_keys(family):
     inspector = inspector_of(family)
-    trace = inspector.trace(noise(), ablation=Ablation(patches=GONE))
+    trace = inspector.trace(noise(), ablation=Ablation(patches=REMOVED))
     grid = inspector.grid()
-    assert trace.kept == tuple(patch for patch in range(12) if patch not in GONE) and trace.grid == grid
+    assert trace.kept == tuple(patch for patch in range(12) if patch not in REMOVED) and trace.grid == grid
     assert {len(tokens) for tokens in trace.tokens} == {trace.length} == {grid.prefix + 7}
-    expected = hidden(inspector.model, pixels_of(inspector), places_of(grid, trace.kept))
-    assert_close(trace.logits, expected, **near)
+    expected = logits_of_positions(inspector.model, pixels_of(inspector), places_of(grid, trace.kept))
+    assert_close(trace.logits, expected, **TOLERANCES)
     assert not torch.allclose(trace.logits, inspector.trace(noise()).logits, atol=1e-3)
 
 
 @sweep("family", FAMILIES, quick=QUICK)
-def test_an_account_balances_whatever_was_taken_away(family):
+def test_logit_attribution_sums_to_logit_after_ablation(family):
     inspector = inspector_of(family)
     for without in (
         Ablation(heads=HEADS, mlps=MLPS),
         Ablation(heads=HEADS, heads_as="tokens"),
-        Ablation(heads=HEADS, mlps=MLPS, patches=GONE, heads_as="zero"),
+        Ablation(heads=HEADS, mlps=MLPS, patches=REMOVED, heads_as="zero"),
         Ablation(at=1, other="one"),
         Ablation(at=2, other="one", heads=HEADS, mlps=MLPS, heads_as="other"),
     ):
@@ -70,10 +74,10 @@ def test_an_account_balances_whatever_was_taken_away(family):
             assert not account.heads[:2].any() and not account.mlps[:2].any()
 
 
-def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines(inspector):
+def test_ablating_last_layer_heads_equals_their_contributions(inspector):
     plain, model, target = inspector.trace(noise()), inspector.model, 4
     account = vitviz.logit_attribution(inspector, plain, target)
-    held = handed(model, pixels_of(inspector))[1][2]
+    held = head_and_mlp_outputs(model, pixels_of(inspector))[1][2]
 
     def logit(trace):
         x, before, norm = trace.tokens[-1][0].double(), plain.tokens[-1][0].double(), model.norm
@@ -89,55 +93,58 @@ def test_the_last_blocks_heads_with_mlp_and_deviation_held_are_the_ledgers_lines
 
 
 @pytest.mark.parametrize("family", ["class", "EVA-02", "relative positions", "attention pooling"])
-def test_nothing_changes_where_nothing_is_replaced_and_all_where_all_is(family):
+def test_empty_ablation_changes_nothing_and_full_patching_everything(family):
     inspector = inspector_of(family)
     plain, other = inspector.trace(noise()), inspector.trace(noise(5))
-    assert same(inspector.trace(noise(), ablation=Ablation()), plain)
+    assert same_trace(inspector.trace(noise(), ablation=Ablation()), plain)
     every = {"heads": [(layer, head) for layer in range(3) for head in range(3)], "mlps": range(3)}
-    assert same(
+    assert same_trace(
         inspector.trace(noise(), ablation=Ablation(**every, heads_as="other", other="itself"), other=noise()),
         plain,
     )
     for layer in range(3):
-        assert same(
+        assert same_trace(
             inspector.trace(noise(), ablation=Ablation(at=layer, other="itself"), other=noise()), plain
         )
         patched = inspector.trace(noise(), ablation=Ablation(at=layer, other="one"), other=noise(5))
         assert torch.equal(patched.logits, other.logits) and not torch.equal(other.logits, plain.logits)
         assert torch.equal(patched.tokens[layer], other.tokens[layer])
-    both = Ablation(at=1, patches=GONE, other="one")
-    expected = inspector.trace(noise(5), ablation=Ablation(patches=GONE))
-    assert torch.equal(inspector.trace(noise(), ablation=both, other=noise(5)).logits, expected.logits)
+    combined = Ablation(at=1, patches=REMOVED, other="one")
+    expected = inspector.trace(noise(5), ablation=Ablation(patches=REMOVED))
+    assert torch.equal(inspector.trace(noise(), ablation=combined, other=noise(5)).logits, expected.logits)
 
 
-def test_patches_are_painted_over_in_what_is_shown_and_in_what_the_model_gets(inspector):
+def test_painted_patches_appear_in_view_and_model_input(inspector):
     plain = inspector.trace(noise())
-    picture, area = plain.view.picture, np.zeros((12, 16), bool)
+    image, area = plain.view.picture, np.zeros((12, 16), bool)
     area[:4, :4] = area[4:8, 12:] = True  # patches 0 and 7 of 3 x 4
-    mean, std = (torch.tensor(getattr(inspector.preprocessing, one)).double() for one in ("mean", "std"))
-    values = torch.from_numpy(picture.copy()).double() / 255
-    new = {"black": torch.zeros_like(values), "mean": mean.expand_as(values), "blur": by_loops(values, 4.0)}
-    for how, wanted in new.items():
+    mean, std = (torch.tensor(getattr(inspector.preprocessing, name)).double() for name in ("mean", "std"))
+    values = torch.from_numpy(image.copy()).double() / 255
+    new = {
+        "black": torch.zeros_like(values),
+        "mean": mean.expand_as(values),
+        "blur": blur_by_loops(values, 4.0),
+    }
+    for how, target in new.items():
         trace = inspector.trace(noise(), ablation=Ablation(patches=[0, 7], patches_as=how))
-        seen = trace.view.picture
+        shown = trace.view.picture
         assert (
-            trace.kept is None
-            and (seen[~area] == picture[~area]).all()
-            and (seen[area] != picture[area]).any()
+            trace.kept is None and (shown[~area] == image[~area]).all() and (shown[area] != image[area]).any()
         )
-        assert abs(255 * wanted.numpy()[area] - seen[area]).max() < 0.51, "shown in 8 bits"
-        exact = torch.where(torch.from_numpy(area)[..., None], wanted, values)
+        assert abs(255 * target.numpy()[area] - shown[area]).max() < 0.51, "shown in 8 bits"
+        exact = torch.where(torch.from_numpy(area)[..., None], target, values)
         pixels = ((exact - mean) / std).permute(2, 0, 1)[None].float()
         with torch.no_grad():
-            answer = inspector.model(pixels)[0]
-        assert_close(trace.logits, answer, **near)  # of the float picture, not of what is shown
-        kept = torch.tensor([[one for one in range(12) if one not in (0, 7)]])
-        # a trial asks the same
-        assert_close(PerturbedLogits(inspector, plain).kept(kept, how)[0], answer, **near)
+            expected = inspector.model(pixels)[0]
+        # the model reads the float image, not the 8-bit one on view
+        assert_close(trace.logits, expected, **TOLERANCES)
+        kept = torch.tensor([[patch for patch in range(12) if patch not in (0, 7)]])
+        # a faithfulness test computes the same
+        assert_close(PerturbedLogits(inspector, plain).kept(kept, how)[0], expected, **TOLERANCES)
 
 
-def by_loops(values, sigma):
-    """A Gaussian of that deviation, cut off at two of them, edges repeated; one axis after the other."""
+def blur_by_loops(values, sigma):
+    """Blur with a Gaussian cut off at two standard deviations, edges repeated, one axis after the other."""
     for axis in (0, 1):
         length, radius = values.shape[axis], min(int(2 * sigma), min(values.shape[:2]) - 1)
         weights = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-radius, radius + 1)]
@@ -152,75 +159,79 @@ def by_loops(values, sigma):
     return values
 
 
-def test_edits_are_seen_by_nobody_else_and_leave_the_model_as_it_was(inspector):
-    asked = [
+def test_concurrent_edits_are_independent_and_restore_model(inspector):
+    ablations = [
         None,
         Ablation(heads=HEADS),
-        Ablation(patches=GONE),
+        Ablation(patches=REMOVED),
         Ablation(mlps=[0], heads_as="zero"),
         Ablation(at=1, other="coffee"),
     ]
     before = {name: value.clone() for name, value in inspector.model.state_dict().items()}
 
-    def looked(number: int):
-        return inspector.trace(noise(number % 3), ablation=asked[number % 5])
+    def trace_number(number: int):
+        return inspector.trace(noise(number % 3), ablation=ablations[number % 5])
 
-    alone = [looked(number) for number in range(15)]
+    alone = [trace_number(number) for number in range(15)]
     with ThreadPoolExecutor(6) as threads:
-        assert all(map(same, threads.map(looked, range(15)), alone))
+        assert all(map(same_trace, threads.map(trace_number, range(15)), alone))
     with pytest.raises(ZeroDivisionError), inspector.hook("blocks.1.attn", lambda tensor: 1 / 0):
-        inspector.trace(noise(), ablation=asked[2])
-    gone = []
+        inspector.trace(noise(), ablation=ablations[2])
+    cancelled = []
     with (
         pytest.raises(Stopped),
-        cancellation.when(lambda: bool(gone)),
-        inspector.hook("blocks.0.attn", lambda tensor: gone.append(1)),
+        cancellation.when(lambda: bool(cancelled)),
+        inspector.hook("blocks.0.attn", lambda tensor: cancelled.append(1)),
     ):
-        inspector.trace(noise(), ablation=asked[2])
-    assert all(map(same, map(looked, range(15)), alone))
+        inspector.trace(noise(), ablation=ablations[2])
+    assert all(map(same_trace, map(trace_number, range(15)), alone))
     assert all(torch.equal(value, before[name]) for name, value in inspector.model.state_dict().items())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in inspector.model.modules())
 
 
-def test_hooks_of_users_reach_nothing_that_is_kept(inspector):
+def test_user_hooks_do_not_affect_cached_results(inspector):
     with inspector.hook("blocks.0.output", torch.zeros_like):
-        inspector.trace(noise(), ablation=Ablation(heads=HEADS, patches=GONE))
+        inspector.trace(noise(), ablation=Ablation(heads=HEADS, patches=REMOVED))
     expected = inspector_of("class").trace(noise(), ablation=Ablation(heads=HEADS))
-    assert same(inspector.trace(noise(), ablation=Ablation(heads=HEADS)), expected)
+    assert same_trace(inspector.trace(noise(), ablation=Ablation(heads=HEADS)), expected)
 
 
-def test_means_are_by_place_at_the_own_size_and_even_elsewhere(inspector):
+def test_means_are_per_position_at_native_size_and_averaged_elsewhere(inspector):
     own, small = inspector.reference(), inspector.reference((8, 16))
     assert own.by_place and not small.by_place and own.pictures == 4 and "photographs" in own.sentence
     assert own.heads[0].shape == (3, 13, 8) and small.heads[0].shape == (3, 2, 8)
     heads = torch.stack(
         [
-            handed(inspector.model, pixels_of(inspector, vitviz.sample_image(one.name)))[0][2]
-            for one in vitviz.traces.samples.samples()
+            head_and_mlp_outputs(inspector.model, pixels_of(inspector, vitviz.sample_image(sample.name)))[0][
+                2
+            ]
+            for sample in vitviz.traces.samples.samples()
         ]
     )
-    assert_close(own.heads[2], heads.mean(dim=0), **near)
+    assert_close(own.heads[2], heads.mean(dim=0), **TOLERANCES)
     dropped = own.parts(8, dropped=True).heads[2]
-    assert_close(dropped[0, :, 3], heads.mean(dim=0)[:, 1:].mean(dim=1), **near)
-    assert_close(dropped[0, :, 0], heads.mean(dim=0)[:, 0], **near)
+    assert_close(dropped[0, :, 3], heads.mean(dim=0)[:, 1:].mean(dim=1), **TOLERANCES)
+    assert_close(dropped[0, :, 0], heads.mean(dim=0)[:, 0], **TOLERANCES)
     for side in range(8, 41, 8):
         inspector.reference((side, side))
     assert len(inspector.forward.references._known) <= 3
 
 
-def test_a_trace_can_be_kept_and_sent(inspector):
-    for without in (Ablation(patches=GONE, heads=HEADS), Ablation(heads=HEADS, heads_as="zero")):
+def test_ablated_trace_survives_pickling_and_counts_its_memory(inspector):
+    for without in (Ablation(patches=REMOVED, heads=HEADS), Ablation(heads=HEADS, heads_as="zero")):
         trace = inspector.trace(noise(), ablation=without)
-        sent = pickle.loads(pickle.dumps(trace))
-        assert same(sent, trace) and sent.kept == trace.kept and sent.without == without
-        assert torch.equal(sent.layers[2].given, trace.layers[2].given) and sent.layers[2].replaced == (0, 2)
+        restored = pickle.loads(pickle.dumps(trace))
+        assert same_trace(restored, trace) and restored.kept == trace.kept and restored.without == without
+        assert torch.equal(restored.layers[2].given, trace.layers[2].given) and restored.layers[
+            2
+        ].replaced == (0, 2)
     plain = inspector.trace(noise())
     replaced = inspector.trace(noise(), ablation=Ablation(heads=HEADS))
     assert replaced.nbytes == plain.nbytes + 3 * 13 * 8 * 4  # three heads, 13 tokens, 8 numbers of 4 bytes
 
 
-class Rolled(torch.nn.Module):
-    """An MLP that looks at its neighbour."""
+class TokenMixingMlp(torch.nn.Module):
+    """An MLP that also reads the neighbouring token."""
 
     def __init__(self, mlp):
         super().__init__()
@@ -230,15 +241,15 @@ class Rolled(torch.nn.Module):
         return self.mlp(x + x.roll(1, dims=1))
 
 
-def test_a_model_that_mixes_tokens_by_more_than_attention_loses_no_patches(inspector):
-    inspector.model.blocks[1].mlp = Rolled(inspector.model.blocks[1].mlp)
+def test_removing_patches_is_rejected_if_mlp_mixes_tokens(inspector):
+    inspector.model.blocks[1].mlp = TokenMixingMlp(inspector.model.blocks[1].mlp)
     with pytest.raises(UnsupportedModel, match="leaving patches out is not applicable"):
         inspector.trace(noise(), ablation=Ablation(patches=[5]))
     assert inspector.trace(noise(), ablation=Ablation(patches=[5], patches_as="mean")).kept is None
 
 
 @pytest.mark.parametrize(
-    "without, words",
+    "without, message",
     [
         (Ablation(heads=[(3, 0)]), "layers 0 to 2"),
         (Ablation(heads=[(0, 3)]), "heads 0 to 2"),
@@ -249,6 +260,6 @@ def test_a_model_that_mixes_tokens_by_more_than_attention_loses_no_patches(inspe
         (Ablation(at=1, other="/etc/passwd"), "hand it in"),
     ],
 )
-def test_what_is_not_there_is_refused(inspector, without, words):
-    with pytest.raises(VitvizError, match=words):
+def test_invalid_ablation_is_rejected(inspector, without, message):
+    with pytest.raises(VitvizError, match=message):
         inspector.trace(noise(), ablation=without)

@@ -1,4 +1,4 @@
-"""What stands in the place of heads and MLPs, against the model changed by hand."""
+"""Replacement outputs of heads and MLPs, against the model edited by hooks."""
 
 import pytest
 import torch
@@ -6,8 +6,14 @@ from torch.testing import assert_close
 
 import vitviz
 from tests.engine.accounts import QUICK
-from tests.engine.forward.ablation_oracle import FAMILIES, handed, inspector_of, pixels_of, put
-from tests.engine.forward.helpers import HEADS, MLPS, near
+from tests.engine.forward.ablation_oracle import (
+    FAMILIES,
+    head_and_mlp_outputs,
+    inspector_of,
+    logits_with_replacements,
+    pixels_of,
+)
+from tests.engine.forward.helpers import HEADS, MLPS, TOLERANCES
 from tests.engine.looking import noise
 from tests.tiers import sweep
 from vitviz import Ablation
@@ -15,36 +21,37 @@ from vitviz import Ablation
 
 @pytest.mark.parametrize("how", ["mean", "tokens", "zero", "other"])
 @sweep("family", FAMILIES, quick=QUICK)
-def test_heads_and_mlps_give_what_is_put_in_their_place(family, how):
+def test_heads_and_mlps_output_their_replacement(family, how):
     inspector = inspector_of(family)
     model = inspector.model
     other = None if how != "other" else "one"
     trace = inspector.trace(
         noise(), ablation=Ablation(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
     )
-    pictures = (
+    images = (
         [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut", "rocket")]
         if how == "mean"
         else [noise(5)]
     )
-    seen = [handed(model, pixels_of(inspector, picture)) for picture in pictures]
+    outputs = [head_and_mlp_outputs(model, pixels_of(inspector, image)) for image in images]
     heads, mlps = (
-        [sum(each) / len(seen) for each in zip(*(one[kind] for one in seen), strict=True)] for kind in (0, 1)
+        [sum(each) / len(outputs) for each in zip(*(output[kind] for output in outputs), strict=True)]
+        for kind in (0, 1)
     )
-    known = {
+    replacements = {
         "tokens": (
             lambda layer, head: lambda given: given.mean(dim=-2, keepdim=True),
             lambda given: given.mean(dim=-2, keepdim=True),
         ),
         "zero": (lambda layer, head: torch.zeros_like, torch.zeros_like),
     }
-    head_gives, mlp_gives = known.get(
+    head_gives, mlp_gives = replacements.get(
         how, (lambda layer, head: lambda given: heads[layer][head], lambda given: mlps[1])
     )
-    expected = put(
+    expected = logits_with_replacements(
         model,
         pixels_of(inspector),
-        {(one, head): head_gives(one, head) for one, head in HEADS},
+        {(layer, head): head_gives(layer, head) for layer, head in HEADS},
         {1: mlp_gives},
     )
-    assert_close(trace.logits, expected, **near)
+    assert_close(trace.logits, expected, **TOLERANCES)
