@@ -1,4 +1,4 @@
-"""Helpers that several test files share."""
+"""Shared helpers of the analysis tests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.trace import Trace
 
 
-def by_loops(K, L) -> float:
-    """Nguyen et al. 2021, equation 3, number by number."""
+def hsic_by_loops(K, L) -> float:
+    """Compute HSIC number by number (Nguyen et al. 2021, equation 3)."""
     n = len(K)
     off = [[(i != j) for j in range(n)] for i in range(n)]
     K, L = ([[float(M[i][j]) * off[i][j] for j in range(n)] for i in range(n)] for M in (K, L))
@@ -23,10 +23,10 @@ def by_loops(K, L) -> float:
     return (trace + sums - cross) / (n * (n - 3))
 
 
-WIDE = Grid(2, 3, (4, 6))  # fewer patches than numbers in one
+SHORT_GRID = Grid(2, 3, (4, 6))  # fewer patches than channels in some tests
 
 
-TALL = Grid(6, 7, (4, 4), ("class", "register 1"))
+LONG_GRID = Grid(6, 7, (4, 4), ("class", "register 1"))
 
 
 def with_tokens(grid: Grid, *depths: np.ndarray) -> Trace:

@@ -1,6 +1,4 @@
-"""The formulas of DEFINITIONS.md by hand: float64, plain loops, whole matrices; nothing of vitviz computes
-here.
-"""
+"""Oracle for the formulas of DEFINITIONS.md: float64, plain loops, whole matrices, no code of vitviz."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ GRIDS = [
 ]
 
 
-def named(grid: Grid) -> str:
+def grid_id(grid: Grid) -> str:
     return f"{grid.rows}x{grid.cols}+{grid.prefix}"
 
 
@@ -35,7 +33,7 @@ def softmax_rows(scores: np.ndarray) -> np.ndarray:
 
 
 def attention_of(call: Attention, bias: np.ndarray | None = None) -> np.ndarray:
-    """head x query x key, from q and k."""
+    """Return head x query x key, from q and k."""
     q, k = call.q.double().numpy(), call.k.double().numpy()
     scores = [
         [[sum(a * b for a, b in zip(x, y, strict=True)) * call.scale for y in k[h]] for x in q[h]]
@@ -47,12 +45,12 @@ def attention_of(call: Attention, bias: np.ndarray | None = None) -> np.ndarray:
 
 
 def all_attention(trace: Trace) -> np.ndarray:
-    """layer x head x query x key."""
+    """Return layer x head x query x key."""
     return np.stack([attention_of(call) for call in trace.layers])
 
 
 def trace_with(grid: Grid, attention: np.ndarray, **changes) -> Trace:
-    """A trace whose attention is what is given (layer x head x query x key): q = ln A and k = I."""
+    """Return a trace with the given attention (layer x head x query x key): q = ln A and k = I."""
     layers = []
     for heads in attention:
         q = torch.tensor(np.log(np.maximum(heads, 1e-90))).float()  # exp of the floor is 0 in float32
@@ -96,7 +94,7 @@ def head_prefix_mass(attention: np.ndarray, grid: Grid) -> float:
 def rollout_matrix(
     attention: np.ndarray, grid: Grid, fusion="mean", discard=0.0, residual=0.5, axis=1
 ) -> np.ndarray:
-    """The whole R of layer x head x query x key; `axis=0` is the known mistake."""
+    """Return R for attention of shape layer x head x query x key. `axis=0` is a known mistake."""
     result = np.eye(grid.tokens)
     for heads in attention:
         fused = {"mean": np.mean, "max": np.max, "min": np.min}[fusion](heads, axis=0)

@@ -1,6 +1,4 @@
-"""From queries and keys to every number, for any grid: each against its formula over whole matrices in
-float64.
-"""
+"""Property tests of the attention analyses on any grid, against formulas over whole matrices in float64."""
 
 import numpy as np
 import torch
@@ -20,7 +18,7 @@ from vitviz.traces.trace import Trace
 NAMES = ("class", "distillation", "register 1", "register 2", "register 3")  # prefix tokens, from none to all
 
 
-# Up to 5 x 6 patches, mostly not square and neither are the patches, behind 0 to 5 prefix tokens.
+# Up to 5 x 6 patches, mostly not square, of mostly non-square size, after 0 to 5 prefix tokens.
 grids = st.fixed_dictionaries(
     {
         "rows": st.integers(1, 5),
@@ -34,41 +32,41 @@ models = st.fixed_dictionaries(
 )
 
 
-def _made(grid: Grid, model: dict) -> tuple[Trace, np.ndarray]:
-    """A trace of random queries and keys, and the attention that they mean: layer x head x query x key."""
+def random_case(grid: Grid, model: dict) -> tuple[Trace, np.ndarray]:
+    """Return a trace of random queries and keys, and its attention: layer x head x query x key."""
     trace = example_trace(grid, **model, pool="class" if grid.prefix else "average")
     q, k = (torch.stack([getattr(layer, name) for layer in trace.layers]).double() for name in ("q", "k"))
     powers = np.exp((q @ k.mT).numpy() * trace.layers[0].scale)
     return trace, powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _told_apart(attention: np.ndarray, grid: Grid, fusion: str, discard: float) -> bool:
-    """Whether float32 ranks the last discarded and the first kept entry of each layer as float64 does."""
+def discards_same_entries(attention: np.ndarray, grid: Grid, fusion: str, discard: float) -> bool:
+    """Return whether float32 and float64 discard the same entries in each layer."""
     fused = {"mean": np.mean, "max": np.max, "min": np.min}[fusion](attention, axis=1)[..., grid.prefix :]
     entries = np.sort(fused.reshape(len(fused), -1))
     last = int(discard * entries.shape[1])
     return last == 0 or bool((entries[:, last] > entries[:, last - 1] * (1 + 1e-4)).all())
 
 
-def _queries(grid: Grid) -> list:
-    """Every token as it can be asked for, in the order of the sequence."""
+def all_queries(grid: Grid) -> list:
+    """Return every token as a query, in the order of the sequence."""
     return [*grid.prefix_names, *range(grid.patches)]
 
 
 any_trace = settings(max_examples=25, deadline=None)
-blocks = st.sampled_from((7, 60, 2**19))  # numbers at once: a row's worth, a few rows, everything
+blocks = st.sampled_from((7, 60, 2**19))  # values per block: one row, a few rows, all
 
 
 @any_trace
 @given(grids, models, blocks)
-def test_distance_renormalised_distance_and_prefix_mass(grid, model, block):
+def test_distances_and_prefix_mass_match_oracle(grid, model, block):
     grid = Grid(**grid)
-    trace, attention = _made(grid, model)
-    with _blocks(block):
+    trace, attention = random_case(grid, model)
+    with block_size(block):
         measured = distances(trace)
-    for found, renormalise in ((measured.distance, False), (measured.renormalised, True)):
+    for values, renormalise in ((measured.distance, False), (measured.renormalised, True)):
         expected = [[oracle.head_distance(head, grid, renormalise) for head in layer] for layer in attention]
-        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-6)
     expected = [[oracle.head_prefix_mass(head, grid) for head in layer] for layer in attention]
     np.testing.assert_allclose(measured.prefix_mass, expected, rtol=2e-5, atol=1e-7)
 
@@ -83,21 +81,21 @@ def test_distance_renormalised_distance_and_prefix_mass(grid, model, block):
     st.sampled_from((0.0, 0.5, 0.8, 1.0)),
     st.data(),
 )
-def test_rollout_of_any_query_and_range_of_layers(grid, model, block, fusion, discard, residual, data):
+def test_rollout_matches_oracle_for_any_query_and_layers(grid, model, block, fusion, discard, residual, data):
     grid = Grid(**grid)
-    trace, attention = _made(grid, model)
+    trace, attention = random_case(grid, model)
     first = data.draw(st.integers(0, len(attention) - 1))
     last = data.draw(st.integers(first, len(attention) - 1))
-    assume(_told_apart(attention[first : last + 1], grid, fusion, discard))
+    assume(discards_same_entries(attention[first : last + 1], grid, fusion, discard))
     expected = oracle.rollout_matrix(attention[first : last + 1], grid, fusion, discard, residual)
     token = data.draw(st.integers(0, grid.tokens - 1))
-    with _blocks(block):
-        one, mean = (
+    with block_size(block):
+        row, mean = (
             rollout_row(trace, query, fusion, discard, residual, (first, last))
-            for query in (_queries(grid)[token], "mean")
+            for query in (all_queries(grid)[token], "mean")
         )
         shown = rollout(trace, "auto", fusion, discard, residual, (first, last))
-    np.testing.assert_allclose(one, expected[token], atol=2e-5)
+    np.testing.assert_allclose(row, expected[token], atol=2e-5)
     np.testing.assert_allclose(mean, expected[grid.prefix :].mean(axis=0), atol=2e-5)
     read = expected[0] if trace.pool == "class" else expected[grid.prefix :].mean(axis=0)
     np.testing.assert_allclose(shown, read[grid.prefix :].reshape(grid.rows, grid.cols), atol=2e-5)
@@ -105,26 +103,26 @@ def test_rollout_of_any_query_and_range_of_layers(grid, model, block, fusion, di
 
 @any_trace
 @given(grids, models, blocks, st.sampled_from((0.0, 0.5, 0.7, 1.0)), st.data())
-def test_one_sweep_for_distance_and_rollout(grid, model, block, residual, data):
+def test_sweep_matches_oracle_for_distance_and_rollout(grid, model, block, residual, data):
     grid = Grid(**grid)
-    trace, attention = _made(grid, model)
+    trace, attention = random_case(grid, model)
     token = data.draw(st.integers(0, grid.tokens - 1))
-    with _blocks(block):
-        seen = sweep(trace, _queries(grid)[token], residual)
+    with block_size(block):
+        result = sweep(trace, all_queries(grid)[token], residual)
     expected = oracle.rollout_matrix(attention, grid, residual=residual)[token, grid.prefix :]
-    np.testing.assert_allclose(seen.rollout.flatten(), expected, atol=2e-5)
+    np.testing.assert_allclose(result.rollout.flatten(), expected, atol=2e-5)
     plain = [[oracle.head_distance(head, grid, False) for head in layer] for layer in attention]
-    np.testing.assert_allclose(seen.distances.distance, plain, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(result.distances.distance, plain, rtol=2e-5, atol=1e-6)
 
 
 @any_trace
 @given(grids, models, blocks, st.data())
-def test_what_a_token_attends_to_and_is_attended_by(grid, model, block, data):
+def test_attention_rows_columns_and_means_match_oracle(grid, model, block, data):
     grid = Grid(**grid)
-    trace, attention = _made(grid, model)
+    trace, attention = random_case(grid, model)
     token, layer = data.draw(st.integers(0, grid.tokens - 1)), data.draw(st.integers(0, len(attention) - 1))
-    query = _queries(grid)[token]
-    with _blocks(block):
+    query = all_queries(grid)[token]
+    with block_size(block):
         row, column, means = (
             attends_to(trace, layer, query),
             attended_by(trace, layer, query),
@@ -138,7 +136,7 @@ def test_what_a_token_attends_to_and_is_attended_by(grid, model, block, data):
 
 @any_trace
 @given(grids, st.booleans())
-def test_the_uniform_line(grid, renormalise):
+def test_uniform_distance_matches_oracle(grid, renormalise):
     grid = Grid(**grid)
     even = np.full((grid.tokens, grid.tokens), 1 / grid.tokens)
     np.testing.assert_allclose(
@@ -148,7 +146,7 @@ def test_the_uniform_line(grid, renormalise):
 
 @any_trace
 @given(grids, st.data())
-def test_tokens_cells_and_pixels_lead_to_one_another(grid, data):
+def test_token_cell_and_pixel_conversions_are_consistent(grid, data):
     grid = Grid(**grid)
     token = data.draw(st.integers(grid.prefix, grid.tokens - 1))
     row, col = grid.cell(token)
@@ -157,8 +155,8 @@ def test_tokens_cells_and_pixels_lead_to_one_another(grid, data):
     assert grid.patch_at(x=(col + right) * grid.patch[1], y=(row + down) * grid.patch[0]) == token
 
 
-class _blocks:
-    """So many numbers of the attention at once; a test's own fixture would stay for all of its examples."""
+class block_size:
+    """Set the number of attention values per block. A fixture would apply to all examples of a test."""
 
     def __init__(self, numbers: int):
         self._numbers = numbers

@@ -1,4 +1,4 @@
-"""Skip beside branch: against what hooks hear of timm's own branches, and numbers known beforehand."""
+"""Ratio of skip to branch, against hooks on timm's own branches and against known numbers."""
 
 from dataclasses import replace
 
@@ -22,37 +22,39 @@ FAMILIES = [
 ]  # fmt: skip
 
 
-def heard(model, pixels) -> tuple[np.ndarray, np.ndarray]:
-    """|skip| / |branch| of every token, from what enters each block and what is added in it, in float64."""
-    found: list[list[np.ndarray]] = []
+def ratios_by_hooks(model, pixels) -> tuple[np.ndarray, np.ndarray]:
+    """Return skip norm / branch norm of every token in float64, from each block's input and added outputs."""
+    recorded: list[list[np.ndarray]] = []
     for block in model.blocks:
-        block.register_forward_pre_hook(lambda _, args: found.append([args[0][0].double().numpy()]))
+        block.register_forward_pre_hook(lambda _, args: recorded.append([args[0][0].double().numpy()]))
         for part in (block.drop_path1, block.drop_path2):
-            part.register_forward_hook(lambda _, args, output: found[-1].append(output[0].double().numpy()))
+            part.register_forward_hook(
+                lambda _, args, output: recorded[-1].append(output[0].double().numpy())
+            )
     with torch.no_grad():
         model(pixels)
 
     def length(tokens):
         return np.sqrt(np.square(tokens).sum(-1))
 
-    attention = [length(t) / length(a) for t, a, _ in found]
-    return np.stack(attention), np.stack([length(t + a) / length(m) for t, a, m in found])
+    attention = [length(t) / length(a) for t, a, _ in recorded]
+    return np.stack(attention), np.stack([length(t + a) / length(m) for t, a, m in recorded])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_ratios_are_those_of_the_models_own_branches(family):
+def test_skip_ratios_match_hooks_on_timm_branches(family):
     inspector = inspect(small_model(family).float())
     trace = inspector.trace(noise())
     found = skip_ratios(trace, inspector.tail().layers)
     pixels = prepare(open_image(noise()), inspector.preprocessing).tensor[None]
-    attention, mlp = heard(inspector.model, pixels)
+    attention, mlp = ratios_by_hooks(inspector.model, pixels)
     np.testing.assert_allclose(found.attention.numpy(), attention, rtol=2e-4)
     np.testing.assert_allclose(found.mlp.numpy(), mlp, rtol=2e-4)
     assert not np.allclose(attention, mlp, rtol=0.1)
 
 
-def test_lengths_that_are_known_beforehand():
-    """Attention hands on the mean of the values; the projection doubles it, and the MLP adds (0, 0, 0, 4)."""
+def test_skip_ratios_of_known_lengths():
+    """Attention returns the mean of the values. The projection doubles it; the MLP adds (0, 0, 0, 4)."""
     grid = Grid(1, 2, (4, 4), ("class",))
     trace = example_trace(grid, layers=1, heads=1)
     entering = torch.zeros(3, 4) + torch.tensor([6.0, 0, 0, 0])
@@ -65,7 +67,7 @@ def test_lengths_that_are_known_beforehand():
     assert found.mlp[0].tolist() == pytest.approx([45**0.5 / 4] * 3)
 
 
-def test_a_gate_is_not_applicable():
+def test_gated_branch_is_rejected():
     inspector = inspect(small_model("gated").float())
     with pytest.raises(UnsupportedModel, match="not applicable, because a gate stands between"):
         skip_ratios(inspector.trace(noise()), inspector.tail().layers)

@@ -20,8 +20,8 @@ from vitviz.traces.grid import Grid
 CLASS = ("class",)
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_pixel_distances(grid):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_pixel_distances_match_oracle(grid):
     expected = [
         [oracle.pixel_distance(grid, one, two) for two in oracle.cells(grid)] for one in oracle.cells(grid)
     ]
@@ -32,7 +32,7 @@ def test_pixel_distances(grid):
     "side, patch, expected", [(14, 16, 116.492), (7, 32, 115.503), (16, 14, 116.565), (24, 16, 200.048)]
 )
 @pytest.mark.parametrize("names", [(), CLASS])
-def test_uniform_attention_over_patches_has_the_known_distance(side, patch, expected, names):
+def test_uniform_attention_over_patches_has_known_distance(side, patch, expected, names):
     grid = Grid(side, side, (patch, patch), names)
     assert uniform_distance(grid, renormalise=True) == pytest.approx(expected, abs=5e-4)
     assert attention_distance(example_trace(grid, layers=1), renormalise=True)[0, 0].item() == pytest.approx(
@@ -40,7 +40,7 @@ def test_uniform_attention_over_patches_has_the_known_distance(side, patch, expe
     )
 
 
-def test_uniform_attention_over_197_tokens_has_the_known_distance():
+def test_uniform_attention_over_197_tokens_has_known_distance():
     grid = Grid(14, 14, (16, 16), CLASS)
     assert uniform_distance(grid) == pytest.approx(115.901, abs=5e-4)
     np.testing.assert_allclose(
@@ -49,8 +49,8 @@ def test_uniform_attention_over_197_tokens_has_the_known_distance():
 
 
 @pytest.mark.parametrize("renormalise", [False, True])
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_the_uniform_line_is_the_distance_of_a_uniform_head(grid, renormalise):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_uniform_distance_equals_distance_of_uniform_head(grid, renormalise):
     uniform = np.full((grid.tokens, grid.tokens), 1 / grid.tokens)
     assert uniform_distance(grid, renormalise) == pytest.approx(
         oracle.head_distance(uniform, grid, renormalise)
@@ -58,8 +58,8 @@ def test_the_uniform_line_is_the_distance_of_a_uniform_head(grid, renormalise):
 
 
 @pytest.mark.parametrize("size", [11, 2**19])
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_distance_and_prefix_mass_of_every_head(monkeypatch, grid, size):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_distance_and_prefix_mass_of_every_head_match_oracle(monkeypatch, grid, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace = example_trace(grid, layers=2, heads=3, seed=1)
     attention = oracle.all_attention(trace)
@@ -70,15 +70,15 @@ def test_distance_and_prefix_mass_of_every_head(monkeypatch, grid, size):
     np.testing.assert_allclose(prefix_mass(trace), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_identity_attention_goes_nowhere(grid):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_identity_attention_has_zero_distance(grid):
     trace = oracle.trace_with(grid, np.eye(grid.tokens)[None, None])
     for renormalise in (False, True):
         assert attention_distance(trace, renormalise).item() == pytest.approx(0, abs=1e-6)
     assert prefix_mass(trace).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_a_row_that_leaves_nothing_on_patches_is_no_nan():
+def test_row_without_patch_attention_has_finite_distance():
     grid = Grid(1, 2, (8, 8), CLASS)
     attention = np.tile([1.0, 0.0, 0.0], (3, 1))[None, None]
     measured = distances(oracle.trace_with(grid, attention))
@@ -86,7 +86,7 @@ def test_a_row_that_leaves_nothing_on_patches_is_no_nan():
     assert measured.distance.item() == pytest.approx(0, abs=1e-6) and measured.renormalised.isfinite().all()
 
 
-def test_neighbours_in_a_row_and_in_a_column_are_their_own_patch_size_apart():
+def test_neighbour_distance_uses_patch_width_and_height():
     grid = Grid(2, 2, (4, 10), CLASS)
     to_the_side, down = np.eye(5)[[0, 2, 1, 4, 3]], np.eye(5)[[0, 3, 4, 1, 2]]
     assert attention_distance(
@@ -102,7 +102,7 @@ def test_neighbours_in_a_row_and_in_a_column_are_their_own_patch_size_apart():
     heads=st.integers(1, 4),
     seed=st.integers(1, 1000),
 )
-def test_what_holds_for_any_attention(rows, cols, prefix, heads, seed):
+def test_distances_stay_within_bounds_for_any_attention(rows, cols, prefix, heads, seed):
     grid = Grid(rows, cols, (7, 3), tuple(f"register {i + 1}" for i in range(prefix)))
     measured = distances(example_trace(grid, layers=1, heads=heads, seed=seed))
     diagonal = float(np.hypot(7 * (rows - 1), 3 * (cols - 1)))
@@ -113,6 +113,6 @@ def test_what_holds_for_any_attention(rows, cols, prefix, heads, seed):
         torch.testing.assert_close(measured.distance, measured.renormalised)
 
 
-def test_shapes_in_signatures_are_checked():
+def test_mismatched_shapes_raise():
     with pytest.raises(Exception, match="layer head|shape|dimensions"):
         Distances(torch.zeros(2, 3), torch.zeros(2, 4), torch.zeros(2, 3))

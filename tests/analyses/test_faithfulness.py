@@ -1,4 +1,4 @@
-"""The trial on a linear toy model, whose best areas are known."""
+"""Faithfulness of a linear toy model whose optimal areas are known."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ import torch
 
 from vitviz.analyses import saliency
 from vitviz.analyses.example import example_trace
-from vitviz.analyses.faithfulness import evaluation as trials
+from vitviz.analyses.faithfulness import evaluation as faithfulness
 from vitviz.analyses.faithfulness.curves import RemovalCurves
 from vitviz.analyses.saliency import SaliencyMap
 from vitviz.errors import VitvizError
@@ -21,7 +21,7 @@ C = torch.tensor([2.0**-i for i in range(20)], dtype=torch.float64)[
 
 
 class Toy:
-    """s = sum of c_i over the patches that are there; the second class has 0."""
+    """Linear model: the first logit is the sum of c_i over the kept patches, the second is 0."""
 
     def __init__(self):
         self.target = 0
@@ -33,28 +33,28 @@ class Toy:
     def answers(self, kept):
         return torch.stack([C[kept].sum(dim=-1), torch.zeros(len(kept))], dim=1)
 
-    def unasked(self, *_):
-        raise AssertionError("nothing else is asked about")
+    def unexpected_call(self, *_):
+        raise AssertionError("the evaluation needs nothing else")
 
-    tail = ledger = gradients = frozen_gradients = path = patches = cam_place = unasked
+    tail = ledger = gradients = frozen_gradients = path = patches = cam_place = unexpected_call
 
 
-def tried(monkeypatch, values, **settings):
+def evaluate(monkeypatch, values, **settings):
     methods = {
         **saliency.METHODS,
         "given": lambda passes: SaliencyMap("given", values.view(4, 5), passes.answer),
     }
     monkeypatch.setattr(saliency, "METHODS", methods)
-    monkeypatch.setattr(trials, "METHODS", methods)
-    return trials.evaluate_methods(Toy(), ["given", "random", "centre"], **settings)
+    monkeypatch.setattr(faithfulness, "METHODS", methods)
+    return faithfulness.evaluate_methods(Toy(), ["given", "random", "centre"], **settings)
 
 
 def trapezoid(values):
     return sum((a + b) / 2 for a, b in zip(values, values[1:], strict=False)) / (len(values) - 1)
 
 
-def test_the_true_map_is_the_best_of_all(monkeypatch):
-    found = tried(monkeypatch, C.clone(), draws=40)
+def test_true_contributions_rank_first_with_known_areas(monkeypatch):
+    found = evaluate(monkeypatch, C.clone(), draws=40)
     order = sorted(C.tolist(), reverse=True)
     most = [sum(order[2 * step :]) for step in range(11)]
     least = [sum(order[: 20 - 2 * step]) for step in range(11)]
@@ -65,20 +65,20 @@ def test_the_true_map_is_the_best_of_all(monkeypatch):
     assert first == pytest.approx(1 / (1 + math.exp(-most[1])))
 
 
-def test_reversing_swaps_the_curves_and_deletion_is_insertion_of_the_reverse(monkeypatch):
-    one, other = tried(monkeypatch, C.clone()).curves["given"], tried(monkeypatch, -C).curves["given"]
+def test_reversed_map_swaps_removal_curves(monkeypatch):
+    one, other = evaluate(monkeypatch, C.clone()).curves["given"], evaluate(monkeypatch, -C).curves["given"]
     for score in ("kept", "probability", "logit"):
         torch.testing.assert_close(one.most[score], other.least[score])
         torch.testing.assert_close(one.least[score], other.most[score])
     assert other.saco == -1
     inserted = torch.tensor(
         [C.sort().values[: 2 * step].sum() for step in range(11)]
-    )  # least relevant put in first
+    )  # the least relevant patches are inserted first
     torch.testing.assert_close(one.most["logit"].flip(0), inserted)
 
 
-def test_a_constant_map_is_chance(monkeypatch):
-    found = tried(monkeypatch, torch.ones(20, dtype=torch.float64), draws=200)
+def test_constant_map_scores_like_random(monkeypatch):
+    found = evaluate(monkeypatch, torch.ones(20, dtype=torch.float64), draws=200)
     mean, deviation = found.chance("logit")
     assert found.curves["given"].saco == 0
     assert abs(dict(found.ranking("logit"))["given"]) < 4 * deviation / 200**0.5
@@ -86,40 +86,42 @@ def test_a_constant_map_is_chance(monkeypatch):
     assert sum(found.areas("given", "logit")) / 2 == pytest.approx(C.sum().item() / 2, rel=0.1)
 
 
-@pytest.mark.sweep  # 1500 trials
+@pytest.mark.sweep  # 1500 evaluations
 @pytest.mark.parametrize("methods", [1, 12])
-def test_chance_beats_chance_in_one_table_of_twenty(methods):
-    """Tables of nothing but random maps, by simulation: of 12 maps two deviations would let half pass."""
-    shape, beaten = (1500, trials.DRAWS + methods), 0
+def test_random_maps_beat_chance_at_five_percent(methods):
+    """Simulate tables of random maps only. With 12 maps, a limit of two deviations would let half pass."""
+    shape, beaten = (1500, faithfulness.DRAWS + methods), 0
     for row in torch.randn(shape, generator=torch.Generator().manual_seed(0)).tolist():
-        draws, given = row[: trials.DRAWS], row[trials.DRAWS :]
-        curves = {f"map {i}": flat(gap) for i, gap in enumerate(given)} | {"random": flat(0.0)}
-        ends = tuple(map(flat, draws))
-        found = trials.Faithfulness("x", (0,), 0, "dropped", 0, (0.0, 1.0), {}, curves, ends, {}, 0)
-        beaten += bool(found.beats_chance())
+        draws, given = row[: faithfulness.DRAWS], row[faithfulness.DRAWS :]
+        curves = {f"map {i}": constant_curves(gap) for i, gap in enumerate(given)} | {
+            "random": constant_curves(0.0)
+        }
+        ends = tuple(map(constant_curves, draws))
+        result = faithfulness.Faithfulness("x", (0,), 0, "dropped", 0, (0.0, 1.0), {}, curves, ends, {}, 0)
+        beaten += bool(result.beats_chance())
     assert beaten / 1500 == pytest.approx(0.05, abs=0.02)
 
 
-def flat(gap):
-    """A map's curves, of which only the gap is asked about."""
+def constant_curves(gap):
+    """Return removal curves of which only the gap matters."""
     return RemovalCurves({"probability": torch.zeros(2)}, {"probability": torch.full((2,), gap)}, 0.0)
 
 
-def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
-    def refusing(passes):
+def test_curve_ends_repeatability_progress_and_rejections(monkeypatch):
+    def raise_inapplicable(passes):
         raise VitvizError("not applicable, because of the test.")
 
-    monkeypatch.setitem(methods := {**saliency.METHODS}, "chefer", refusing)
+    monkeypatch.setitem(methods := {**saliency.METHODS}, "chefer", raise_inapplicable)
     monkeypatch.setattr(saliency, "METHODS", methods)
-    told = []
-    found = trials.evaluate_methods(
-        Toy(), ["chefer", "centre"], progress=lambda share, what: told.append(share)
+    progress_shares = []
+    found = faithfulness.evaluate_methods(
+        Toy(), ["chefer", "centre"], progress=lambda share, what: progress_shares.append(share)
     )
-    again = trials.evaluate_methods(Toy(), ["chefer", "centre"])
+    again = faithfulness.evaluate_methods(Toy(), ["chefer", "centre"])
     assert (
         found.refused == {"chefer": "not applicable, because of the test."}
-        and told == sorted(told)
-        and told[-1] == 1
+        and progress_shares == sorted(progress_shares)
+        and progress_shares[-1] == 1
     )
     for curves in found.curves.values():
         assert curves.most["logit"][0] == pytest.approx(C.sum().item()) and curves.most["logit"][-1] == 0
@@ -127,6 +129,6 @@ def test_ends_seeds_rows_and_what_is_refused(monkeypatch):
     reasons = {row["method"]: row["reason"] for row in found.rows()}
     assert reasons == {"centre": "", "random": "", **found.refused}
     with pytest.raises(VitvizError, match="from 0 to 1"):
-        trials.evaluate_methods(Toy(), shares=(0, 0.5))
+        faithfulness.evaluate_methods(Toy(), shares=(0, 0.5))
     with pytest.raises(VitvizError, match="expected some of ledger"):
-        trials.evaluate_methods(Toy(), ["lime"])
+        faithfulness.evaluate_methods(Toy(), ["lime"])

@@ -1,4 +1,4 @@
-"""Which patches go and which stand where, draw by draw: counted one by one on grids of every shape."""
+"""Random removal and shuffling of patches, counted one by one on grids of every shape."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def grid_of(size) -> Grid:
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds)
-def test_a_draw_takes_away_the_floor_of_its_share_and_never_gives_back(size, seed):
+def test_patches_kept_shrinks_by_floor_of_each_share(size, seed):
     grid = grid_of(size)
     before = set(range(grid.patches))
     for share in range(0, 101, 10):
@@ -34,28 +34,28 @@ def test_a_draw_takes_away_the_floor_of_its_share_and_never_gives_back(size, see
         assert kept == sorted(set(kept)) and set(kept) <= before
         assert grid.patches - len(kept) == share // 10 * grid.patches // 10
         before = set(kept)
-    assert not before, "with everything dropped nothing is left"
+    assert not before, "a share of 100 % removes every patch"
 
 
-def test_draws_differ_and_are_the_same_every_time():
+def test_patches_kept_depends_on_seed_only_and_is_uniform():
     grid = grid_of((14, 14))
     first = [patches_kept(grid, 50, seed).tolist() for seed in range(10)]
     assert first == [patches_kept(grid, 50, seed).tolist() for seed in range(10)]
     assert len(set(map(tuple, first))) == 10 and all(len(one) == 98 for one in first)
     often = np.bincount(np.concatenate([patches_kept(grid, 50, seed) for seed in range(400)]), minlength=196)
-    assert abs(often - 200).max() < 5 * 10, "every patch is dropped about as often: within five deviations"
+    assert abs(often - 200).max() < 5 * 10, "patches are removed equally often, within five deviations"
 
 
-def test_pieces_are_squares_that_fill_the_grid():
+def test_piece_sides_divide_the_grid():
     assert piece_sides(grid_of((14, 14))) == (7, 2, 1) and piece_sides(grid_of((8, 8))) == (4, 2, 1)
     assert piece_sides(grid_of((10, 14))) == (2, 1) and piece_sides(grid_of((37, 37))) == (1,)
-    assert piece_sides(grid_of((4, 8))) == (4, 2, 1), "two pieces can change places"
+    assert piece_sides(grid_of((4, 8))) == (4, 2, 1), "two pieces are enough"
     assert piece_sides(grid_of((1, 1))) == ()
 
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds)
-def test_pieces_change_places_and_stay_whole(size, seed):
+def test_shuffled_pieces_move_and_stay_intact(size, seed):
     grid = grid_of(size)
     for side in piece_sides(grid):
         order = shuffled_pieces(grid, side, seed)
@@ -68,18 +68,18 @@ def test_pieces_change_places_and_stay_whole(size, seed):
         ]
         for piece in pieces:
             row, col = divmod(int(piece[0, 0]), grid.cols)
-            assert row % side == col % side == 0, "a piece of the picture, not of four of them"
+            assert row % side == col % side == 0, "a piece comes from a single piece of the image"
             expected = [[(row + r) * grid.cols + col + c for c in range(side)] for r in range(side)]
-            assert piece.tolist() == expected, "inside a piece everything stays where it was"
+            assert piece.tolist() == expected, "patches keep their positions within a piece"
 
 
-def test_the_smallest_pieces_are_patches_and_two_pieces_always_change():
+def test_shuffled_single_patches_and_two_pieces():
     grid = grid_of((14, 14))
     assert shuffled_pieces(grid, 1, 3).tolist() == permutation(196, 3).tolist()
     assert {tuple(shuffled_pieces(grid_of((1, 2)), 1, seed)) for seed in range(8)} == {(1, 0)}
 
 
-def test_mean_and_its_error_by_hand():
+def test_mean_and_error_match_hand_calculation():
     values = [0.1, 0.4, 0.4, 0.9]
     mean = sum(values) / 4
     error = (sum((one - mean) ** 2 for one in values) / 3 / 4) ** 0.5
@@ -88,7 +88,7 @@ def test_mean_and_its_error_by_hand():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid_call",
     [
         lambda: patches_kept(grid_of((2, 2)), 101, 0),
         lambda: patches_kept(grid_of((2, 2)), -10, 0),
@@ -97,6 +97,6 @@ def test_mean_and_its_error_by_hand():
         lambda: shuffled_pieces(grid_of((1, 1)), 1, 0),
     ],
 )
-def test_what_cannot_be_is_a_sentence(wrong):
+def test_invalid_perturbation_arguments_raise(invalid_call):
     with pytest.raises(VitvizError, match="^Given .*; expected "):
-        wrong()
+        invalid_call()

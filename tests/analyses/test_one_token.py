@@ -10,8 +10,8 @@ from vitviz.errors import VitvizError
 
 
 @pytest.mark.parametrize("size", [11, 2**19])
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_rows_and_columns(monkeypatch, grid, size):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_attends_to_and_attended_by_match_oracle(monkeypatch, grid, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace = example_trace(grid, layers=2, heads=3, seed=1)
     attention = oracle.all_attention(trace)
@@ -21,18 +21,18 @@ def test_rows_and_columns(monkeypatch, grid, size):
         assert not np.allclose(attention[1][:, token, :], attention[1][:, :, token], atol=0.05)
 
 
-def test_a_row_sums_to_one_and_a_column_need_not():
+def test_attends_to_sums_to_one_unlike_attended_by():
     trace = example_trace(oracle.GRIDS[1], seed=1)
     torch.testing.assert_close(attends_to(trace, 0, 2).sum(dim=-1), torch.ones(2))
     assert (attended_by(trace, 0, 2).sum(dim=-1) - 1).abs().max() > 0.05
 
 
-@pytest.mark.parametrize("look", [attends_to, attended_by])
-def test_unknown_tokens_and_layers(look):
+@pytest.mark.parametrize("function", [attends_to, attended_by])
+def test_unknown_tokens_and_layers_raise(function):
     trace = example_trace(oracle.GRIDS[1])
     for query in ("auto", "distillation", 6, (3, 0)):
         with pytest.raises(VitvizError, match="There is no query"):
-            look(trace, 0, query)
+            function(trace, 0, query)
     for layer in (-1, 2):
         with pytest.raises(IndexError, match="layers 0 to 1"):
-            look(trace, layer, 0)
+            function(trace, layer, 0)

@@ -1,4 +1,4 @@
-"""The package's face: everything by name, nothing loaded before it is used."""
+"""Lazy imports of `vitviz.analyses`: every name is available, nothing is loaded before use."""
 
 import importlib
 import inspect
@@ -13,7 +13,7 @@ from vitviz import analyses
 FOLDER = Path(analyses.__file__).parent
 
 
-def run(code: str) -> None:
+def run_python(code: str) -> None:
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=FOLDER.parents[1]
     )
@@ -21,16 +21,16 @@ def run(code: str) -> None:
 
 
 @pytest.mark.processes
-def test_importing_it_loads_no_torch():
-    run(
+def test_import_of_analyses_loads_no_torch():
+    run_python(
         "import sys; from vitviz import analyses; dir(analyses); assert not {'torch', 'einops', 'jaxtyping',"
         " 'numpy'} & set(sys.modules)"
     )
 
 
 @pytest.mark.processes
-def test_using_it_loads_neither_timm_nor_gradio_and_a_function_wins_over_the_file_of_its_name():
-    run(
+def test_analyses_load_no_timm_and_functions_hide_modules():
+    run_python(
         "import sys, vitviz.analyses.sweep, vitviz.analyses.rollout; from vitviz import analyses; "
         "assert callable(analyses.sweep) and callable(analyses.rollout); "
         "[getattr(analyses, name) for name in analyses.__all__]; "
@@ -39,37 +39,37 @@ def test_using_it_loads_neither_timm_nor_gradio_and_a_function_wins_over_the_fil
 
 
 @pytest.mark.parametrize("name", ["rollout", "sweep"])
-def test_importing_the_file_later_leaves_the_function(monkeypatch, name):
+def test_later_import_of_module_keeps_the_function(monkeypatch, name):
     function = getattr(analyses, name)
     monkeypatch.delitem(sys.modules, f"vitviz.analyses.{name}")
-    file = importlib.import_module(f"vitviz.analyses.{name}")
+    module = importlib.import_module(f"vitviz.analyses.{name}")
     assert (
-        inspect.ismodule(file)
+        inspect.ismodule(module)
         and inspect.isfunction(getattr(analyses, name))
         and inspect.isfunction(function)
     )
 
 
-def test_every_name_is_found_and_listed():
+def test_every_public_name_is_listed_and_documented():
     assert dir(analyses) == sorted(analyses.__all__)
     for name in analyses.__all__:
         assert inspect.getdoc(getattr(analyses, name)), name
 
 
-def test_an_unknown_name_is_said():
+def test_unknown_name_raises_with_known_names():
     with pytest.raises(AttributeError, match="no 'rollin'; it has .*rollout"):
-        analyses.rollin  # noqa: B018, looking is what raises
+        analyses.rollin  # noqa: B018, the access raises
 
 
-def test_every_public_function_has_an_example_and_says_what_it_raises():
+def test_public_functions_document_an_example_and_errors():
     for name in analyses.__all__:
-        thing = getattr(analyses, name)
-        text = inspect.getdoc(thing)
-        if inspect.isfunction(thing):
+        public = getattr(analyses, name)
+        text = inspect.getdoc(public)
+        if inspect.isfunction(public):
             assert ">>>" in text and "aises" in text, name
 
 
-def test_every_file_says_what_it_does_not_show():
+def test_module_docstrings_state_what_is_not_shown():
     for path in FOLDER.glob("*.py"):
         if path.stem != "__init__":
             text = importlib.import_module(f"vitviz.analyses.{path.stem}").__doc__.lower()

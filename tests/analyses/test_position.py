@@ -12,13 +12,13 @@ from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 
 
-def table(grid, width=5, seed=0):
+def random_embeddings(grid, width=5, seed=0):
     return torch.randn(grid.patches, width, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_every_cosine(grid):
-    embeddings = table(grid)
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_position_similarity_matches_cosine_loops(grid):
+    embeddings = random_embeddings(grid)
     found = position_similarity(embeddings, grid)
     assert found.shape == (grid.rows, grid.cols, grid.rows, grid.cols)
     rows = embeddings.double().tolist()
@@ -41,29 +41,31 @@ def test_every_cosine(grid):
     scale=st.sampled_from([1e-30, 1.0, 1e15]),
     seed=st.integers(0, 99),
 )
-def test_it_is_symmetric_and_1_with_itself(rows, cols, width, scale, seed):
+def test_position_similarity_is_symmetric_with_unit_diagonal(rows, cols, width, scale, seed):
     grid = Grid(rows, cols, (8, 8))
-    found = position_similarity(table(grid, width, seed) * scale, grid).reshape(grid.patches, grid.patches)
+    found = position_similarity(random_embeddings(grid, width, seed) * scale, grid).reshape(
+        grid.patches, grid.patches
+    )
     torch.testing.assert_close(found, found.T)
     torch.testing.assert_close(found.diagonal(), torch.ones(grid.patches))
     assert found.abs().max() <= 1
 
 
-def test_a_row_of_zeros_has_no_direction():
+def test_zero_embedding_has_zero_similarity():
     grid = Grid(2, 2, (8, 8))
-    embeddings = table(grid)
+    embeddings = random_embeddings(grid)
     embeddings[2] = 0
     found = position_similarity(embeddings, grid)
     assert (found[1, 0] == 0).all() and (found[:, :, 1, 0] == 0).all() and found.isfinite().all()
     assert found[0, 1, 0, 1].item() == pytest.approx(1)
 
 
-def test_a_table_of_another_size_is_refused():
+def test_position_table_of_wrong_size_raises():
     with pytest.raises(VitvizError, match="table of 7 rows; expected 6"):
         position_similarity(torch.zeros(7, 4), Grid(2, 3, (8, 8), ("class",)))
 
 
-def test_the_names_are_not_confused_on_a_wide_grid():
+def test_axis_names_are_not_swapped_on_wide_grid():
     grid = Grid(1, 3, (8, 8))
     found = position_similarity(torch.tensor([[1.0, 0], [1, 1], [0, 1]]), grid)
     np.testing.assert_allclose(found[0, 0, 0], [1, math.sqrt(0.5), 0], atol=1e-6)

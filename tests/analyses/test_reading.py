@@ -1,4 +1,4 @@
-"""The sums over a layer's attention: of any rows, in blocks of any size, by any processor, never an N x N."""
+"""Sums over a layer's attention: any rows, blocks of any size, any device, never an N x N matrix."""
 
 from dataclasses import replace
 
@@ -18,19 +18,19 @@ from vitviz.traces.trace import Bias
 GRID = Grid(3, 4, (8, 6), ("class", "distillation"))
 
 
-def layer(**options):
-    """A trace's only layer, the distances between its tokens, and its attention by hand."""
+def layer_case(**options):
+    """Return a trace's only layer, the distances between its tokens, and its attention by hand."""
     trace = example_trace(GRID, layers=1, seed=1, **options)
     return trace.layers[0], token_distances(trace), oracle.attention_of(trace.layers[0])
 
 
 @pytest.mark.parametrize("size", [1, 14, 40, 14 * 14, 4 * 14 * 14, 2**19])
-@pytest.mark.parametrize("asking", [[0], [5, 6], [3, 13], range(14)], ids=str)
-def test_the_carried_row_is_the_asking_rows_mean_over_the_heads(monkeypatch, asking, size):
+@pytest.mark.parametrize("queries", [[0], [5, 6], [3, 13], range(14)], ids=str)
+def test_carried_row_is_weighted_mean_over_heads(monkeypatch, queries, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
-    attention, distances, weights = layer(heads=6)
+    attention, distances, weights = layer_case(heads=6)
     vector = torch.zeros(GRID.tokens)
-    vector[list(asking)] = torch.arange(1.0, len(asking) + 1)
+    vector[list(queries)] = torch.arange(1.0, len(queries) + 1)
     expected = np.einsum("q,hqk->k", vector.numpy(), weights) / 6
     for given in (None, distances):
         np.testing.assert_allclose(
@@ -38,8 +38,8 @@ def test_the_carried_row_is_the_asking_rows_mean_over_the_heads(monkeypatch, ask
         )
 
 
-def test_nobody_asking_carries_nothing():
-    attention, *_ = layer()
+def test_zero_query_vector_carries_zeros():
+    attention, *_ = layer_case()
     assert (
         read_layer(attention, GRID.prefix, vector=torch.zeros(GRID.tokens)).carried.tolist()
         == [0] * GRID.tokens
@@ -51,9 +51,9 @@ def test_nobody_asking_carries_nothing():
     "change",
     ["large", "low", "one row is large", "bias", "large bias", "nothing on patches", "much on prefix"],
 )
-def test_scores_of_any_size_give_the_sums(monkeypatch, change, size):
+def test_layer_sums_match_oracle_for_extreme_scores(monkeypatch, change, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
-    attention, distances, _ = layer(heads=6)
+    attention, distances, _ = layer_case(heads=6)
     bias = torch.randn(6, GRID.tokens, GRID.tokens, generator=torch.Generator().manual_seed(2))
     if change == "large":
         attention = replace(attention, q=attention.q * 300)
@@ -85,7 +85,7 @@ def test_scores_of_any_size_give_the_sums(monkeypatch, change, size):
     )
     if (
         weights[..., GRID.prefix :].sum(axis=-1).min() > 1e-30
-    ):  # on what float32 rounds to nothing there is no mean
+    ):  # float32 rounds smaller masses to zero, which have no mean
         np.testing.assert_allclose(
             found.renormalised, [oracle.head_distance(head, GRID, True) for head in weights], rtol=1e-4
         )
@@ -93,23 +93,23 @@ def test_scores_of_any_size_give_the_sums(monkeypatch, change, size):
         assert found.renormalised.tolist() == [0] * 6
 
 
-def test_every_processor_weighs_alike():
-    """Beside a CPU's own way there is one for all others; here it gets the CPU's numbers."""
+def test_cpu_and_other_device_weighting_agree():
+    """The CPU has its own code path. Here the path of all other devices runs on CPU numbers."""
 
-    class Elsewhere(torch.Tensor):
+    class OtherDevice(torch.Tensor):
         is_cpu = False
 
     random = torch.Generator().manual_seed(3)
     powers, distances = torch.rand(2, 3, 50, generator=random), torch.rand(3, 50, generator=random)
     expected = torch.einsum("hrk,rk->hr", powers, distances).flatten()
-    for one in (powers, powers.as_subclass(Elsewhere)):
+    for one in (powers, powers.as_subclass(OtherDevice)):
         found = torch.zeros(6)
         streaming._weighing(one, distances)(found)
         torch.testing.assert_close(found, expected)
 
 
-class _Largest(TorchDispatchMode):
-    """Notes the largest tensor that any operation makes."""
+class LargestTensor(TorchDispatchMode):
+    """Record the size of the largest tensor that any operation creates."""
 
     numbers = 0
 
@@ -121,18 +121,19 @@ class _Largest(TorchDispatchMode):
         return result
 
 
-def test_a_layer_is_read_without_any_n_by_n():
+def test_read_layer_never_allocates_full_matrix():
     grid = Grid(30, 40, (8, 8), ("class",))
     trace = example_trace(grid, layers=1, heads=1, seed=6)
     distances, vector = token_distances(trace), torch.ones(grid.tokens)
-    with _Largest() as largest:
+    with LargestTensor() as largest:
         read_layer(trace.layers[0], grid.prefix, distances, vector)
     assert 0 < largest.numbers <= streaming.BLOCK < grid.tokens**2
 
 
-def test_the_calling_thread_makes_nothing_that_torch_would_share_out(monkeypatch):
-    """Torch's helpers would spin afterwards on the cores of the threads that read; it shares out from 2^15
-    numbers on.
+def test_calling_thread_allocates_below_torch_parallel_threshold(monkeypatch):
+    """Torch parallelises from 2^15 numbers on.
+
+    Its threads would then spin on the cores of the reading threads.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -140,7 +141,7 @@ def test_the_calling_thread_makes_nothing_that_torch_would_share_out(monkeypatch
     try:
         trace = example_trace(Grid(20, 30, (8, 8), ("class",)), layers=1, heads=20, seed=6)
         distances, vector = token_distances(trace), torch.ones(601)
-        with _Largest() as largest:
+        with LargestTensor() as largest:
             read_layer(trace.layers[0], 1, distances, vector)
     finally:
         torch.set_num_threads(before)

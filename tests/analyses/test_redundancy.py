@@ -1,4 +1,4 @@
-"""Where attention goes and which heads do the same, against plain loops and SciPy."""
+"""Attention received, entropy and redundancy of heads, against plain loops and SciPy."""
 
 import math
 
@@ -15,7 +15,7 @@ from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 
 SIZES = pytest.mark.parametrize("size", [11, 2**19])
-GRIDS = pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+GRIDS = pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
 
 
 def entropy(row: np.ndarray) -> float:
@@ -24,7 +24,7 @@ def entropy(row: np.ndarray) -> float:
 
 @SIZES
 @GRIDS
-def test_shares_of_attention_that_arrive(monkeypatch, grid, size):
+def test_attention_received_matches_column_means(monkeypatch, grid, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace = example_trace(grid, heads=3, seed=1)
     for layer in (0, 1):
@@ -34,19 +34,19 @@ def test_shares_of_attention_that_arrive(monkeypatch, grid, size):
 
 
 @GRIDS
-def test_query_information_equals_the_divergence_of_the_joint_distribution(grid):
+def test_query_information_matches_mutual_information(grid):
     trace = example_trace(grid, heads=3, seed=1)
     for layer in (0, 1):
         found = query_information(trace, layer)
         for head, weights in enumerate(oracle.attention_of(trace.layers[layer])):
             patches = weights[grid.prefix :, grid.prefix :]
             joint = patches / patches.sum(axis=1, keepdims=True) / grid.patches
-            apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-            pairs = [(p, q) for p, q in zip(joint.ravel(), apart.ravel(), strict=True) if p > 0]
+            independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+            pairs = [(p, q) for p, q in zip(joint.ravel(), independent.ravel(), strict=True) if p > 0]
             assert found[head] == pytest.approx(sum(p * math.log(p / q) for p, q in pairs), abs=1e-6)
 
 
-def test_even_attention_arrives_everywhere_alike():
+def test_uniform_attention_is_received_uniformly():
     grid = oracle.GRIDS[1]
     np.testing.assert_allclose(
         analyses.attention_received(example_trace(grid), 0), 1 / grid.tokens, rtol=1e-6
@@ -55,20 +55,20 @@ def test_even_attention_arrives_everywhere_alike():
 
 @SIZES
 @GRIDS
-def test_entropy_of_patches_and_of_prefix_tokens(monkeypatch, grid, size):
+def test_head_entropy_of_patches_and_prefix_tokens(monkeypatch, grid, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace = example_trace(grid, heads=3, seed=1)
     attention = oracle.attention_of(trace.layers[1])
     for keys in ("all", "patches"):
-        seen = attention if keys == "all" else attention[..., grid.prefix :]
-        seen = seen / seen.sum(axis=-1, keepdims=True)
-        rows = np.array([[entropy(row) for row in head] for head in seen])
+        weights = attention if keys == "all" else attention[..., grid.prefix :]
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+        rows = np.array([[entropy(row) for row in head] for head in weights])
         found = analyses.head_entropy(trace, 1, keys)
         np.testing.assert_allclose(found.patches, rows[:, grid.prefix :].mean(axis=1), rtol=1e-5)
         np.testing.assert_allclose(found.prefix, rows[:, : grid.prefix], rtol=1e-5, atol=1e-6)
 
 
-def test_the_two_ends_of_entropy():
+def test_head_entropy_of_uniform_and_identity_attention():
     grid = Grid(14, 14, (16, 16), ("class",))
     assert analyses.head_entropy(example_trace(grid), 0).patches.tolist() == pytest.approx(
         [5.283] * 2, abs=5e-4
@@ -81,7 +81,7 @@ def test_the_two_ends_of_entropy():
 
 @SIZES
 @GRIDS
-def test_likeness_of_heads(monkeypatch, grid, size):
+def test_head_redundancy_matches_cosine_and_divergence(monkeypatch, grid, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace = example_trace(grid, heads=3, seed=2)
     attention = oracle.attention_of(trace.layers[1])
@@ -95,7 +95,7 @@ def test_likeness_of_heads(monkeypatch, grid, size):
             assert found.divergence[one, other].item() == pytest.approx(divergence, abs=1e-5)
 
 
-def test_heads_that_never_look_at_the_same_token():
+def test_heads_with_disjoint_attention_have_zero_cosine():
     grid = Grid(1, 4, (4, 4))
     swapped = np.eye(4)[[1, 0, 3, 2]]
     found = analyses.head_redundancy(

@@ -23,8 +23,8 @@ def random_trace(grid, layers=3, heads=3, seed=1, **changes):
 
 @sweep("size", [11, 2**19], quick=[11])
 @pytest.mark.parametrize("fusion", FUSIONS)
-@sweep("grid", oracle.GRIDS, quick=oracle.GRIDS[1:2], ids=oracle.named)
-def test_every_row_of_the_rollout(monkeypatch, grid, fusion, size):
+@sweep("grid", oracle.GRIDS, quick=oracle.GRIDS[1:2], ids=oracle.grid_id)
+def test_rollout_rows_match_oracle(monkeypatch, grid, fusion, size):
     monkeypatch.setattr(streaming, "BLOCK", size)
     trace, attention = random_trace(grid)
     for discard, residual in ((0, 0.5), (0, 0.2), (0.3, 0.5), (0.9, 0.5), (0.95, 0.0), (0, 1.0)):
@@ -35,8 +35,8 @@ def test_every_row_of_the_rollout(monkeypatch, grid, fusion, size):
         np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_the_map_is_the_patches_share_in_rows_and_columns(grid):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_rollout_map_is_patch_part_in_grid_shape(grid):
     trace, attention = random_trace(grid, pool="average")
     matrix = oracle.rollout_matrix(attention, grid)[:, grid.prefix :]
     shape = (grid.rows, grid.cols)
@@ -50,7 +50,7 @@ def test_the_map_is_the_patches_share_in_rows_and_columns(grid):
             )
 
 
-def test_auto_is_what_the_classifier_reads():
+def test_auto_query_follows_pooling():
     grid = oracle.GRIDS[2]
     for pool, query in (("class", "class"), ("average", "mean"), ("none", "class")):
         trace, _ = random_trace(grid, pool=pool)
@@ -58,8 +58,8 @@ def test_auto_is_what_the_classifier_reads():
     assert not torch.allclose(rollout(trace, "class"), rollout(trace, "distillation"))
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_attention_pooling_reads_with_its_own_weights_prefix_included(grid):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_rollout_of_attention_pooling_uses_pooling_weights(grid):
     pooling = example_trace(grid, heads=3, seed=9, pool="attention").pooling
     trace, attention = random_trace(grid, pool="attention", pooling=pooling)
     weights = oracle.attention_of(pooling).mean(axis=0)[0]  # over the heads; there is one query
@@ -69,7 +69,7 @@ def test_attention_pooling_reads_with_its_own_weights_prefix_included(grid):
 
 @pytest.mark.parametrize("fusion", FUSIONS)
 @pytest.mark.parametrize("layers", [1, 4])
-def test_uniform_attention_has_its_closed_form(fusion, layers):
+def test_rollout_of_uniform_attention_has_closed_form(fusion, layers):
     grid = oracle.GRIDS[3]
     trace = example_trace(grid, layers=layers)
     share, n = 2.0**-layers, grid.tokens
@@ -81,23 +81,25 @@ def test_uniform_attention_has_its_closed_form(fusion, layers):
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
-def test_identity_attention_stays_where_it_is(fusion):
+def test_rollout_of_identity_attention_is_identity(fusion):
     grid = oracle.GRIDS[1]
     trace = oracle.trace_with(grid, np.tile(np.eye(grid.tokens), (3, 2, 1, 1)))
     assert rollout_row(trace, 4, fusion).tolist() == pytest.approx(np.eye(grid.tokens)[5].tolist(), abs=1e-6)
 
 
-def test_rows_are_normalised_and_not_columns():
+def test_rollout_normalises_rows_and_not_columns():
     grid = oracle.GRIDS[3]
     trace, attention = random_trace(grid, layers=4)
-    right, wrong = (
+    by_rows, by_columns = (
         oracle.rollout_matrix(attention, grid, "max", 0.9, axis=axis)[0, grid.prefix :] for axis in (1, 0)
     )
-    assert abs(right / right.max() - wrong / wrong.max()).max() > 0.1, "the example tells the two apart"
-    np.testing.assert_allclose(rollout(trace, "class", "max", 0.9).flatten(), right, atol=1e-6)
+    assert abs(by_rows / by_rows.max() - by_columns / by_columns.max()).max() > 0.1, (
+        "the example must distinguish both"
+    )
+    np.testing.assert_allclose(rollout(trace, "class", "max", 0.9).flatten(), by_rows, atol=1e-6)
 
 
-def test_layers_are_counted_from_zero_and_both_ends_are_included():
+def test_layer_range_is_zero_based_and_inclusive():
     grid = oracle.GRIDS[1]
     trace, attention = random_trace(grid, layers=4)
     for first, last in ((0, 3), (1, 2), (3, 3), (0, 0)):
@@ -107,27 +109,27 @@ def test_layers_are_counted_from_zero_and_both_ends_are_included():
 
 
 @pytest.mark.parametrize("fusion", ["mean", "max"])
-def test_a_row_without_any_attention_left_becomes_the_identitys(fusion):
+def test_fully_discarded_row_becomes_identity(fusion):
     grid = Grid(1, 3, (4, 4))
     attention = np.array([[0.8, 0.1, 0.1], [0.34, 0.33, 0.33], [0.1, 0.1, 0.8]])[None, None]
     trace = oracle.trace_with(grid, attention, pool="average")
     found = rollout_row(
         trace, 1, fusion, discard=0.78, residual=0.0
-    )  # 7 of 9 go, the whole middle row among them
+    )  # 7 of 9 entries are discarded, the whole middle row among them
     assert found.tolist() == [0, 1, 0]
 
 
-def test_of_equal_entries_the_first_are_discarded():
+def test_discard_removes_first_of_equal_entries():
     entries = torch.tensor([[2.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
     assert without_smallest(entries, 0.5).tolist() == [[0, 0, 2], [0, 2, 3]]  # both 1, then the first 2
     assert without_smallest(entries, 0.17).tolist() == [[2, 0, 2], [1, 2, 3]]  # floor(1.02) = 1
     assert without_smallest(entries, 0.16).tolist() == entries.tolist()
-    assert entries.tolist() == [[2, 1, 2], [1, 2, 3]], "the input is left alone"
+    assert entries.tolist() == [[2, 1, 2], [1, 2, 3]], "the input is not modified"
 
 
 @settings(max_examples=30, deadline=None)
 @given(values=st.lists(st.integers(0, 3), min_size=4, max_size=24), discard=st.floats(0, 1, exclude_max=True))
-def test_discard_is_a_stable_sort(values, discard):
+def test_discard_matches_stable_sort(values, discard):
     values = values[: len(values) // 4 * 4]
     expected = np.array(values, float)
     expected[np.argsort(values, kind="stable")[: int(discard * len(values))]] = 0
@@ -137,7 +139,7 @@ def test_discard_is_a_stable_sort(values, discard):
     )
 
 
-def test_prefix_columns_are_never_discarded():
+def test_discard_keeps_prefix_columns():
     grid = Grid(1, 3, (4, 4), CLASS)
     attention = np.tile([0.01, 0.3, 0.33, 0.36], (4, 1))[
         None, None
@@ -157,7 +159,7 @@ def test_prefix_columns_are_never_discarded():
     discard=st.sampled_from((0.0, 0.5, 0.97)),
     residual=st.sampled_from((0.0, 0.5, 0.9)),
 )
-def test_any_rollout_is_a_distribution_over_the_tokens(
+def test_rollout_row_is_a_distribution_and_matches_oracle(
     rows, cols, prefix, heads, seed, fusion, discard, residual
 ):
     grid = Grid(rows, cols, (8, 8), tuple(f"register {i + 1}" for i in range(prefix)))
@@ -168,8 +170,8 @@ def test_any_rollout_is_a_distribution_over_the_tokens(
     np.testing.assert_allclose(row, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
-def test_mean_attention_of_each_layer(grid):
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
+def test_mean_attention_of_each_layer_matches_oracle(grid):
     trace, attention = random_trace(grid, pool="average")
     fused, shape = attention.mean(axis=1)[:, :, grid.prefix :], (3, grid.rows, grid.cols)
     np.testing.assert_allclose(mean_attention(trace, 1), fused[:, grid.prefix + 1].reshape(shape), atol=1e-6)
@@ -179,7 +181,7 @@ def test_mean_attention_of_each_layer(grid):
 
 
 @pytest.mark.parametrize(
-    "setting, said",
+    "setting, message",
     [
         ({"discard": 1.0}, "discard=1.0; expected a share from 0 to below 1"),
         ({"discard": -0.1}, "discard=-0.1"),
@@ -198,12 +200,12 @@ def test_mean_attention_of_each_layer(grid):
         ({"query": True}, "no query True"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(setting, said):
-    with pytest.raises(VitvizError, match=said):
+def test_invalid_rollout_settings_raise(setting, message):
+    with pytest.raises(VitvizError, match=message):
         rollout(example_trace(Grid(2, 3, (8, 8), CLASS)), **setting)
 
 
-def test_pooling_that_was_not_recorded_is_said():
+def test_missing_pooling_attention_raises():
     trace = oracle.trace_with(Grid(1, 2, (8, 8)), np.full((1, 1, 2, 2), 0.5), pool="attention")
     with pytest.raises(VitvizError, match="Choose 'mean', or a patch"):
         rollout(trace)

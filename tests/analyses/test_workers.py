@@ -1,4 +1,4 @@
-"""Sharing a layer's queries out among threads changes the time and nothing else."""
+"""Distribution of a layer's queries over threads: results stay equal."""
 
 import os
 import subprocess
@@ -24,40 +24,40 @@ def three_threads(monkeypatch):
     torch.set_num_threads(before)
 
 
-def test_parts_are_all_rows_once_and_in_order(three_threads):
-    seen, names = [], set()
+def test_row_parts_cover_all_rows_in_order(three_threads):
+    rows_read, names = [], set()
 
     def read(rows):
         names.add(threading.current_thread().name)
         return list(range(rows.start, rows.stop))
 
     for part in streaming.map_row_parts(read, slice(5, 22), width=1):
-        seen += part
-    assert seen == list(range(5, 22)) and names and all("vitviz-read" in name for name in names)
+        rows_read += part
+    assert rows_read == list(range(5, 22)) and names and all("vitviz-read" in name for name in names)
 
 
-def test_few_numbers_stay_where_they_are():
+def test_small_work_stays_in_calling_thread():
     assert streaming.map_row_parts(
         lambda rows: (rows, threading.current_thread().name), slice(0, 10), width=10
     ) == [(slice(0, 10), "MainThread")]
 
 
 @pytest.mark.parametrize("query", ["auto", "mean", 7])
-def test_the_numbers_are_those_of_one_thread(three_threads, monkeypatch, query):
-    shared = sweep(TRACE, query)
+def test_parallel_sweep_equals_serial_sweep(three_threads, monkeypatch, query):
+    parallel = sweep(TRACE, query)
     monkeypatch.setattr(streaming, "WORTHWHILE", 2**60)
-    alone = sweep(TRACE, query)
-    assert torch.allclose(shared.rollout, alone.rollout, rtol=1e-5, atol=1e-8)
+    serial = sweep(TRACE, query)
+    assert torch.allclose(parallel.rollout, serial.rollout, rtol=1e-5, atol=1e-8)
     for name in ("distance", "renormalised", "prefix_mass"):
-        assert torch.allclose(getattr(shared.distances, name), getattr(alone.distances, name), rtol=1e-5)
+        assert torch.allclose(getattr(parallel.distances, name), getattr(serial.distances, name), rtol=1e-5)
 
 
-def test_an_error_in_a_part_reaches_the_caller(three_threads):
+def test_error_in_worker_reaches_caller(three_threads):
     with pytest.raises(ZeroDivisionError):
         streaming.map_row_parts(lambda rows: 1 / (rows.start - rows.start), slice(0, 9), width=1)
 
 
-def test_torchs_own_threads_stay_as_many_as_they_were(three_threads):
+def test_torch_thread_count_is_restored(three_threads):
     streaming._threads.cache_clear()
     assert streaming.map_row_parts(lambda rows: torch.get_num_threads(), slice(0, 9), width=1) == [1, 1, 1]
     later = []
@@ -69,7 +69,7 @@ def test_torchs_own_threads_stay_as_many_as_they_were(three_threads):
 
 @pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_gets_threads_of_its_own():
+def test_forked_process_creates_its_own_threads():
     code = """
 import os, signal, torch
 from vitviz.analyses import streaming
@@ -87,7 +87,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.processes
-def test_an_interruption_while_threads_are_made_leaves_none_waiting():
+def test_interrupt_during_thread_creation_does_not_deadlock():
     code = """
 import threading, torch
 from vitviz.analyses import streaming
@@ -111,10 +111,10 @@ except KeyboardInterrupt:
     assert (
         subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True).stdout
         == "went on\n"
-    )  # and ended
+    )  # the process ended
 
 
-def test_one_set_of_threads_is_kept(three_threads):
+def test_single_thread_pool_is_kept(three_threads):
     for count in (2, 3, 2):
         torch.set_num_threads(count)
         assert len(streaming.map_row_parts(lambda rows: rows, slice(0, 9), width=1)) == count

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.analyses.helpers import by_loops
+from tests.analyses.helpers import hsic_by_loops
 from vitviz.errors import VitvizError
 
 
@@ -41,7 +41,11 @@ def test_it_is_the_definition_over_the_models_own_tokens(surveys, two, pictures)
         both = first = second = 0.0
         for some in (slice(0, 6), slice(6, 11)):
             K, L = X[some] @ X[some].T, Y[some] @ Y[some].T
-            both, first, second = both + by_loops(K, L), first + by_loops(K, K), second + by_loops(L, L)
+            both, first, second = (
+                both + hsic_by_loops(K, L),
+                first + hsic_by_loops(K, K),
+                second + hsic_by_loops(L, L),
+            )
         assert found[depth, depth2].item() == pytest.approx(both / math.sqrt(first * second), rel=1e-4)
 
 

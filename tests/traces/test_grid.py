@@ -1,10 +1,10 @@
 import pytest
 
-from tests.analyses.oracle import GRIDS, named
+from tests.analyses.oracle import GRIDS, grid_id
 from vitviz.traces.grid import Grid
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=named)
+@pytest.mark.parametrize("grid", GRIDS, ids=grid_id)
 def test_patches_follow_the_prefix_row_by_row(grid):
     tokens = [grid.token(row, col) for row in range(grid.rows) for col in range(grid.cols)]
     assert tokens == list(range(grid.prefix, grid.tokens)) and len(tokens) == grid.patches
@@ -12,7 +12,7 @@ def test_patches_follow_the_prefix_row_by_row(grid):
         assert grid.token(*grid.cell(token)) == token
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=named)
+@pytest.mark.parametrize("grid", GRIDS, ids=grid_id)
 def test_every_pixel_lies_in_its_patch(grid):
     height, width = grid.pixels
     assert (height, width) == (grid.rows * grid.patch[0], grid.cols * grid.patch[1])

@@ -10,7 +10,7 @@ from vitviz.analyses.example import example_trace
 from vitviz.traces.trace import Bias
 
 
-@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.named)
+@pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
 def test_attention_is_the_softmax_over_the_keys(grid):
     trace = example_trace(grid, layers=2, heads=3, seed=1)
     expected = oracle.all_attention(trace)
