@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from vitviz.engine import memory, readouts
-from vitviz.engine.forward.edits import Edit, Outputs, edit_of, heads_of, places_of, recording_edit
+from vitviz.engine.forward.edits import Edit, Outputs, edit_of, heads_of, recording_edit
 from vitviz.engine.forward.hooks import mlp_of
 from vitviz.engine.forward.mean_ablation import MeanOutputs, shipped_with
 from vitviz.engine.forward.recording import transformer_blocks
@@ -30,6 +30,7 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import not_applicable
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import sample_image, samples
+from vitviz.traces.trace import sequence_places
 
 
 def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) -> None:
@@ -38,10 +39,8 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
     layers, heads = len(blocks), heads_of(blocks[0])
     for layer, head in without.heads:
         if layer >= layers or head >= heads:
-            raise VitvizError(
-                f"Given head {(layer, head)}; {name} has layers 0 to {layers - 1} and heads 0 to {heads - 1},"
-                " counted from 0."
-            )
+            detail = f"{name} has layers 0 to {layers - 1} and heads 0 to {heads - 1}, counted from 0"
+            raise VitvizError(f"Given head {(layer, head)}; {detail}.")
     places = [("the MLP of layer", layer) for layer in without.mlps]
     for kind, layer in [*places, ("layer", without.at or 0)]:
         if layer >= layers:
@@ -52,15 +51,11 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
             " patches."
         )
     if without.patches and without.patches[-1] >= grid.patches:
-        raise VitvizError(
-            f"Given patch {without.patches[-1]}; the picture has patches 0 to {grid.patches - 1} at this"
-            " size."
-        )
+        detail = f"the picture has patches 0 to {grid.patches - 1} at this size"
+        raise VitvizError(f"Given patch {without.patches[-1]}; {detail}.")
     if len(without.patches) == grid.patches and without.patches_as == "dropped":
-        raise VitvizError(
-            "Given all patches to be left out; at least one has to stay. Leave one, or paint them"
-            " (patches_as='mean')."
-        )
+        advice = "Leave one, or paint them (patches_as='mean')."
+        raise VitvizError(f"Given all patches to be left out; at least one has to stay. {advice}")
 
 
 NO_MEAN = "the mean is over photographs, which do not have its channels"
@@ -97,9 +92,8 @@ def replacement_outputs(
         instead = mean_outputs(forward, size).parts(tokens, dropped=kept is not None)
     if without.at is not None or (replaced and without.heads_as == "other"):
         preprocessing = forward.placed.preprocessing.with_size(size)
-        outputs = forward.watched(
-            prepare(open_for(_other(without, other), preprocessing), preprocessing), size, kept
-        )
+        image = open_for(_other(without, other), preprocessing)
+        outputs = forward.watched(prepare(image, preprocessing), size, kept)
         instead, entered = (outputs if without.heads_as == "other" else instead), outputs.entered
     return replace(instead, entered=entered)
 
@@ -128,12 +122,9 @@ def measure_means(
     preprocessing = placed.preprocessing.with_size(size)
     for count, image in enumerate(images, start=1):
         outputs = forward.watched(prepare(image, preprocessing), size)
-        parts = [
-            by_layer[layer][0].float().cpu()
-            for by_layer in (outputs.heads, outputs.mlps)
-            for layer in range(len(by_layer))
-        ]
-        del outputs
+        kinds = (outputs.heads, outputs.mlps)
+        parts = [kind[layer][0].float().cpu() for kind in kinds for layer in range(len(kind))]
+        del outputs, kinds
         totals = [total.add_(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
         if progress is not None:
             progress(count)
@@ -166,7 +157,7 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
     # includes the first patch, so that lost positions of the others are detected
     gone = torch.arange(0, grid.patches, 3) + grid.prefix
     kept = tuple(patch for patch in range(grid.patches) if patch % 3)
-    places, pixels = places_of(grid, kept), forward.pixels([prepared])
+    places, pixels = sequence_places(grid, kept), forward.pixels([prepared])
     try:
         shorter = forward.run(model, pixels, edit=recording_edit(grid, 0, kept=kept)[0])[0].tokens[-1].float()
         hidden = forward.run(model, pixels, edit=Edit(grid=grid, hidden=gone))[0].tokens[-1].float()
@@ -184,7 +175,5 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
 
 def _refusal(name: str, reason: str) -> UnsupportedModel:
     """Return the UnsupportedModel error for a model whose patches cannot be left out, with `reason`."""
-    return UnsupportedModel(
-        f"{name}: leaving patches out is not applicable, because {reason}. Paint them over instead"
-        " (patches_as='mean', 'blur' or 'black')."
-    )
+    advice = "Paint them over instead (patches_as='mean', 'blur' or 'black')."
+    return UnsupportedModel(f"{name}: leaving patches out is not applicable, because {reason}. {advice}")

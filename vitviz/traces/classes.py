@@ -144,9 +144,8 @@ class Classes(NotebookDisplay):
             raise
         except (OSError, EOFError, KeyError, TypeError, ValueError, MemoryError, RuntimeError, BadZipFile,
                 SafetensorError) as error:  # fmt: skip
-            raise VitvizError(
-                f"{called} holds no classes ({first_line(error)}); expected the arrays labels and vectors."
-            ) from error
+            expected = "expected the arrays labels and vectors"
+            raise VitvizError(f"{called} holds no classes ({first_line(error)}); {expected}.") from error
 
 
 def tensors_in(data: bytes) -> dict[str, Any]:
@@ -160,7 +159,6 @@ def _ending(path: str | PathLike) -> str:
     """Return a path's suffix in lower case; raise VitvizError unless it is .npz or .safetensors."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
-        raise VitvizError(
-            f"Given {quoted(Path(path).name)}; expected a file ending in {' or '.join(ENDINGS)}."
-        )
+        expected = f"expected a file ending in {' or '.join(ENDINGS)}"
+        raise VitvizError(f"Given {quoted(Path(path).name)}; {expected}.")
     return ending

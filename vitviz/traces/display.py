@@ -56,8 +56,6 @@ class NotebookTable(NotebookDisplay):
         try:
             import pandas
         except ImportError as error:
-            raise VitvizError(
-                "A frame is pandas', which is not installed here: pip install pandas, or use the"
-                " numbers themselves."
-            ) from error
+            detail = "pip install pandas, or use the numbers themselves"
+            raise VitvizError(f"A frame is pandas', which is not installed here: {detail}.") from error
         return pandas.DataFrame(self.rows())

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from vitviz.traces.display import NotebookDisplay
 
+Size = tuple[int, int]  # height and width in pixels
+
 
 @dataclass(frozen=True)
 class Grid(NotebookDisplay):
@@ -63,18 +65,15 @@ class Grid(NotebookDisplay):
         Raises IndexError outside the grid.
         """
         if not (0 <= row < self.rows and 0 <= col < self.cols):
-            raise IndexError(
-                f"No patch at row {row}, column {col}: the grid has {self.rows} rows and {self.cols} columns,"
-                " counted from 0."
-            )
+            detail = f"the grid has {self.rows} rows and {self.cols} columns, counted from 0"
+            raise IndexError(f"No patch at row {row}, column {col}: {detail}.")
         return self.prefix + row * self.cols + col
 
     def cell(self, token: int) -> tuple[int, int]:
         """Return the row and column of a patch token; raises IndexError for any other token."""
         if not self.prefix <= token < self.tokens:
-            raise IndexError(
-                f"Token {token} is no patch: patches are tokens {self.prefix} to {self.tokens - 1}."
-            )
+            detail = f"patches are tokens {self.prefix} to {self.tokens - 1}"
+            raise IndexError(f"Token {token} is no patch: {detail}.")
         return divmod(token - self.prefix, self.cols)
 
     def patch_at(self, x: float, y: float) -> int:

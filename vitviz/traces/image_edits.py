@@ -131,10 +131,8 @@ class ImageEdits:
         for part in parts:
             found = _STROKE.fullmatch(part)
             if found is None:
-                raise VitvizError(
-                    f"Given the stroke {quoted(part)}; expected such as brush.mean_24.10.20.5.3 or"
-                    " shift_8.-4."
-                )
+                expected = "expected such as brush.mean_24.10.20.5.3 or shift_8.-4"
+                raise VitvizError(f"Given the stroke {quoted(part)}; {expected}.")
             tool, ink, numbers = found.groups()
             strokes.append(ImageEdit(tool, tuple(map(int, numbers.split("."))), ink or ""))
         return cls(tuple(strokes))

@@ -73,9 +73,8 @@ class Ablation(NotebookDisplay):
         if self.at is None and self.heads_as != "other":
             put(self, "other", None)
         elif not self.other or not isinstance(self.other, str):
-            raise VitvizError(
-                "Given no other picture; expected one, since what is taken away is to be replaced by it."
-            )
+            expected = "expected one, since what is taken away is to be replaced by it"
+            raise VitvizError(f"Given no other picture; {expected}.")
         require_unicode(self.other or "", "the other picture's name")
 
     def __bool__(self) -> bool:
@@ -117,9 +116,8 @@ class Ablation(NotebookDisplay):
         for part in text.split():
             name, equals, value = part.partition("=")
             if not equals or name in given or name not in {one.name for one in fields(cls)}:
-                raise VitvizError(
-                    f"Given {quoted(part)} as taken away; expected such as heads=8.2 or patches=0.17."
-                )
+                expected = "expected such as heads=8.2 or patches=0.17"
+                raise VitvizError(f"Given {quoted(part)} as taken away; {expected}.")
             given[name] = value
         firsts = {"mlps": 1, "patches": 0, "at": 1}
         numbers = {name: _numbers(name, given[name], one) for name, one in firsts.items() if name in given}
@@ -154,10 +152,8 @@ def _sorted(name: str, given: Iterable, clean) -> tuple:
     Raise VitvizError if `given` is no collection.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise VitvizError(
-            f"Given {name}={quoted(given)}; expected several, such as"
-            f" {name}=[{'(7, 1)' if name == 'heads' else '0'}]."
-        )
+        expected = f"expected several, such as {name}=[{'(7, 1)' if name == 'heads' else '0'}]"
+        raise VitvizError(f"Given {name}={quoted(given)}; {expected}.")
     return tuple(sorted({clean(name, one) for one in given}))
 
 
@@ -175,9 +171,8 @@ def _whole(name: str, number) -> int:
     """
     found = whole_number(number, 0, LARGEST)
     if found is None:
-        raise VitvizError(
-            f"Given {quoted(number)} in {name}; expected a whole number from 0 to {LARGEST - 1}."
-        )
+        expected = f"expected a whole number from 0 to {LARGEST - 1}"
+        raise VitvizError(f"Given {quoted(number)} in {name}; {expected}.")
     return found
 
 

@@ -24,10 +24,8 @@ def with_text(name: str, sentences: Sequence[str], templates: Sequence[str] = ()
     """
     count, long = len(sentences), sum(map(len, (*sentences, *templates)))
     if count > SENTENCES or long > WRITTEN:
-        raise VitvizError(
-            f"Given {count} sentences of {long} characters; expected up to {SENTENCES} of {WRITTEN} in all."
-            " Python's vitviz.text takes more."
-        )
+        expected = f"expected up to {SENTENCES} of {WRITTEN} in all. Python's vitviz.text takes more."
+        raise VitvizError(f"Given {count} sentences of {long} characters; {expected}")
     for one in (*sentences, *templates):
         require_unicode(one, "the sentence")
     carried = "&".join(

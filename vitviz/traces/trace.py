@@ -6,7 +6,7 @@ the memory. A trace holds no model, so it can be cached and pickled, and can out
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -189,10 +189,27 @@ class ResidualWrites(_Pickled):
     pool_mlp: Float[Tensor, "*image width2"] | None = None  # attention pooling's own MLP
 
 
+def sequence_places(grid: Grid, kept: tuple[int, ...]) -> Tensor:
+    """Return the sequence positions of the prefix tokens and the kept patches."""
+    return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _PassRecord:
-    """What a pass records that does not depend on the image, and how its tokens lie on the grid."""
+    """What a pass records (a `TraceBatch` with an image axis first), and its tokens' places on the grid."""
 
+    layers: tuple[Attention, ...]
+    # input of the first block, then the output of every block
+    tokens: tuple[Float[Tensor, "*image token width"], ...]
+    patch_embedding: Float[Tensor, "*image patch width"]  # E x_p, before the position embedding
+    # after the position embedding; None where none is added
+    position_embedded: Float[Tensor, "*image patch width"] | None
+    logits: Float[Tensor, "*image class"] | None
+    pooling: Attention | None = None  # attention pooling (MAP); its queries are not tokens of the sequence
+    # Weight of each token in y, if it depends on the image (a maximum).
+    read: Float[Tensor, "*image token"] | None = None
+    written: ResidualWrites | None = None  # None if the model's blocks or its readout are not supported
+    # equal for every image
     checkpoint: str
     grid: Grid
     # kind of the readout: "class", "average", "attention", … (vitviz.traces.readout.NAMES)
@@ -224,10 +241,7 @@ class _PassRecord:
     @property
     def places(self) -> slice | Tensor:
         """Positions of the pass's tokens among all tokens of the grid."""
-        if self.kept is None:
-            return slice(None)
-        prefix = self.grid.prefix
-        return torch.cat([torch.arange(prefix), prefix + torch.tensor(self.kept, dtype=torch.long)])
+        return slice(None) if self.kept is None else sequence_places(self.grid, self.kept)
 
     def on_tokens(self, values: Float[Tensor, "*lead length"]) -> Float[Tensor, "*lead token"]:
         """Return values of the pass's tokens for all tokens of the grid: NaN where a patch was dropped.
@@ -247,9 +261,8 @@ class _PassRecord:
     def layer(self, layer: int) -> Attention:
         """Return one layer's attention call; layers count from 0. Raises IndexError for an unknown layer."""
         if not 0 <= layer < len(self.layers):
-            raise IndexError(
-                f"Layer {layer} does not exist: {self.checkpoint} has layers 0 to {len(self.layers) - 1}."
-            )
+            detail = f"{self.checkpoint} has layers 0 to {len(self.layers) - 1}"
+            raise IndexError(f"Layer {layer} does not exist: {detail}.")
         return self.layers[layer]
 
     @property
@@ -289,17 +302,6 @@ class Trace(_PassRecord, _Pickled, NotebookDisplay):
     """
 
     view: ModelInput
-    layers: tuple[Attention, ...]
-    # input of the first block, then the output of every block
-    tokens: tuple[Float[Tensor, "token width"], ...]
-    patch_embedding: Float[Tensor, "patch width"]  # E x_p, before the position embedding
-    # after the position embedding; None where none is added
-    position_embedded: Float[Tensor, "patch width"] | None
-    logits: Float[Tensor, "class"] | None
-    pooling: Attention | None = None  # attention pooling (MAP); its queries are not tokens of the sequence
-    # Weight of each token in y, if it depends on the image (a maximum).
-    read: Float[Tensor, " token"] | None = None
-    written: ResidualWrites | None = None  # None if the model's blocks or its readout are not supported
 
     def attention(self, layer: int) -> Float[Tensor, "head query key"]:
         """Return one layer's attention after the softmax: (head, query, key), rows sum to 1.
@@ -331,9 +333,8 @@ class Trace(_PassRecord, _Pickled, NotebookDisplay):
         VitvizError if `count` is not a whole number from 0.
         """
         if whole_number(count) is None:
-            raise VitvizError(
-                f"Given top({quoted(count)}); expected how many classes to name, a whole number from 0."
-            )
+            expected = "expected how many classes to name, a whole number from 0"
+            raise VitvizError(f"Given top({quoted(count)}); {expected}.")
         if self.logits is None or self.logits.numel() == 0:
             return []
         scores, classes = self.scores().topk(min(int(count), self.logits.numel()))
@@ -394,20 +395,11 @@ class TraceBatch(_PassRecord, _Pickled):
     """
 
     view: tuple[ModelInput, ...]
-    layers: tuple[Attention, ...]
-    tokens: tuple[Float[Tensor, "image token width"], ...]
-    patch_embedding: Float[Tensor, "image patch width"]
-    position_embedded: Float[Tensor, "image patch width"] | None
-    logits: Float[Tensor, "image class"] | None
-    pooling: Attention | None = None
-    read: Float[Tensor, "image token"] | None = None
-    written: ResidualWrites | None = None
 
     def __len__(self) -> int:
         return len(self.view)
 
     def __getitem__(self, image: int) -> Trace:
-        shared = {one.name: getattr(self, one.name) for one in fields(_PassRecord)}
-        own = vars(self).keys() - shared.keys() - {"view"}
-        view = self.view[image]  # raises IndexError after the last, which ends a loop
-        return Trace(view=view, **shared, **{name: select_images(getattr(self, name), image) for name in own})
+        shared = {"view": self.view[image], "labels": self.labels}  # IndexError after the last ends a loop
+        own = {name: select_images(value, image) for name, value in vars(self).items() if name not in shared}
+        return Trace(**shared, **own)

@@ -11,8 +11,8 @@ from tests.engine.accounts import small_model
 from tests.engine.forward.ablation_oracle import inspector_of, pixels_of, replaced_attention
 from tests.engine.looking import inspect, noise
 from vitviz import Ablation
-from vitviz.engine.forward.edits import places_of
 from vitviz.engine.forward.patch_removal import PatchRemoval
+from vitviz.traces.trace import sequence_places
 
 REMOVED = (0, 3, 4, 7, 11)
 
@@ -44,7 +44,7 @@ def masked_logits(inspector, window, kept):
     attention replaced.
     """
     model = inspector.model
-    positions = places_of(inspector.grid(), kept)
+    positions = sequence_places(inspector.grid(), kept)
     allowed = torch.zeros(len(window), dtype=torch.bool)
     allowed[positions] = True
 

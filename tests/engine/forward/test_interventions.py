@@ -22,10 +22,10 @@ from tests.engine.forward.helpers import HEADS, MLPS, TOLERANCES
 from tests.engine.looking import noise
 from tests.tiers import sweep
 from vitviz import Ablation
-from vitviz.engine.forward.edits import places_of
 from vitviz.engine.studies.perturbation import PerturbedLogits
 from vitviz.errors import Stopped, UnsupportedModel, VitvizError
 from vitviz.traces import cancellation
+from vitviz.traces.trace import sequence_places
 
 REMOVED = (0, 3, 4, 7, 11)
 
@@ -50,7 +50,7 @@ def test_removed_patches_equal_masked_keys(family):
     grid = inspector.grid()
     assert trace.kept == tuple(patch for patch in range(12) if patch not in REMOVED) and trace.grid == grid
     assert {len(tokens) for tokens in trace.tokens} == {trace.length} == {grid.prefix + 7}
-    expected = logits_of_positions(inspector.model, pixels_of(inspector), places_of(grid, trace.kept))
+    expected = logits_of_positions(inspector.model, pixels_of(inspector), sequence_places(grid, trace.kept))
     assert_close(trace.logits, expected, **TOLERANCES)
     assert not torch.allclose(trace.logits, inspector.trace(noise()).logits, atol=1e-3)
 

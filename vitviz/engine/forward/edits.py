@@ -12,13 +12,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from vitviz.engine.forward.biases import to_additive_mask
 from vitviz.engine.forward.recording import TensorChange
 from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
+from vitviz.traces.trace import sequence_places
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Edit:
 def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead: Outputs) -> Edit:
     """Return the edit of an ablation; `instead` has the replacements for heads, MLPs and tokens."""
     changes: dict[tuple[str, int], tuple[TensorChange, ...]] = {}
-    places = None if kept is None else places_of(grid, kept)
+    places = None if kept is None else sequence_places(grid, kept)
     if places is not None:
         changes["input", 0] = (lambda tokens: tokens.index_select(1, places.to(tokens.device)),)
     if without.at is not None:
@@ -78,12 +78,10 @@ def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead
         place = ("input", without.at)
         changes[place] = (*changes.get(place, ()), lambda tokens: other.to(tokens).expand_as(tokens))
     heads = {layer: tuple(head for _, head in some) for layer, some in groupby(without.heads, itemgetter(0))}
-    for layer, some in heads.items():
-        changes["heads", layer] = (
-            _replacement_change(list(some), without.heads_as, instead.heads.get(layer)),
-        )
-    for layer in without.mlps:
-        changes["mlp", layer] = (_replacement_change(slice(None), without.heads_as, instead.mlps.get(layer)),)
+    parts = [("heads", layer, list(some), instead.heads) for layer, some in heads.items()]
+    parts += [("mlp", layer, slice(None), instead.mlps) for layer in without.mlps]
+    for kind, layer, some, values in parts:
+        changes[kind, layer] = (_replacement_change(some, without.heads_as, values.get(layer)),)
     return Edit(places, grid, heads, changes, without=without, kept=kept)
 
 
@@ -101,11 +99,6 @@ def recording_edit(grid: Grid, layers: int, kept: tuple[int, ...] | None = None)
     return replace(edit, changes=changes), seen
 
 
-def places_of(grid: Grid, kept: tuple[int, ...]) -> Tensor:
-    """Return the sequence positions of the prefix tokens and the kept patches."""
-    return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
-
-
 def heads_of(block: nn.Module) -> int:
     """Return the number of attention heads of a block; 0 if neither it nor its `attn` states one."""
     return int(getattr(getattr(block, "attn", block), "num_heads", 0))
@@ -118,10 +111,8 @@ def _replacement_change(some: list[int] | slice, how: str, instead: Tensor | Non
     """
 
     def change(handed: Tensor) -> Tensor:
-        changed = handed.clone()
-        changed[:, some] = replacement_value(
-            how, handed[:, some], None if instead is None else instead[:, some]
-        )
+        changed, own = handed.clone(), None if instead is None else instead[:, some]
+        changed[:, some] = replacement_value(how, handed[:, some], own)
         return changed
 
     return change
