@@ -20,22 +20,11 @@ __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
 
 if TYPE_CHECKING:
     from vitviz.analyses.cka import Grams, cka, cka_error, grams_of, hsic
-    from vitviz.analyses.components import (
-        Basis,
-        Components,
-        Scatter,
-        alignment_rotation,
-        fit_basis,
-        scores_to_colours,
-    )
+    from vitviz.analyses.components import Basis, Components, Scatter, alignment_rotation, fit_basis
+    from vitviz.analyses.components import scores_to_colours
     from vitviz.analyses.components import patch_mean_colours, align_layers, token_components, whiten_scores
-    from vitviz.analyses.depth import (
-        LargestActivations,
-        TypicalNorms,
-        largest_activations,
-        to_grid,
-        to_sequence,
-    )
+    from vitviz.analyses.depth import LargestActivations, TypicalNorms, largest_activations
+    from vitviz.analyses.depth import to_grid, to_sequence
     from vitviz.analyses.depth import SkipRatios, patches_at, patch_index, present_patches, skip_ratios
     from vitviz.analyses.depth import token_norms, tokens_at, typical_norms
     from vitviz.analyses.distance import Distances, attention_distance, distances
@@ -45,14 +34,8 @@ if TYPE_CHECKING:
     from vitviz.analyses.logit_account import logit_attribution
     from vitviz.analyses.perturbation import mean_and_error, patches_kept, permutation
     from vitviz.analyses.perturbation import piece_sides, shuffled_pieces
-    from vitviz.analyses.filters import (
-        FilterComponents,
-        component_count,
-        display_scaled,
-        filter_responses,
-        principal_filters,
-        raw_filters,
-    )
+    from vitviz.analyses.filters import FilterComponents, component_count, display_scaled
+    from vitviz.analyses.filters import filter_responses, principal_filters, raw_filters
     from vitviz.analyses.logit_attribution import LogitTerms, logit_terms
     from vitviz.analyses.logit_lens import lens_kind, lens_patches, lens_probabilities, lens_shares
     from vitviz.analyses.one_token import WorkedRow, attended_by, attends_to, attention_received, worked_row

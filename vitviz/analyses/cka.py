@@ -70,10 +70,8 @@ def grams_of(traces: Sequence[Trace] | TraceBatch, pictures: Sequence[str]) -> G
     {'class': (3, 5, 5), 'patches': (3, 5, 5), 'all': (3, 5, 5)}
     """
     if len(traces) < LEAST or len(traces) != len(pictures):
-        raise VitvizError(
-            f"Given {len(traces)} traces and {len(pictures)} names of pictures; expected as many of each, at"
-            f" least {LEAST}: with fewer there is no unbiased estimate."
-        )
+        expected = f"expected as many of each, at least {LEAST}: with fewer there is no unbiased estimate"
+        raise VitvizError(f"Given {len(traces)} traces and {len(pictures)} names of pictures; {expected}.")
     found: dict[str, list[Tensor]] = {}
     if isinstance(traces, TraceBatch):
         grid, layers = traces.grid, traces.tokens
@@ -193,9 +191,8 @@ def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iter
         )
     for one, other in zip(first, second, strict=True):
         if tokens not in one.of or tokens not in other.of:
-            raise VitvizError(
-                "Given tokens='class', but one of the models has no class token; expected 'patches' or 'all'."
-            )
+            expected = "expected 'patches' or 'all'"
+            raise VitvizError(f"Given tokens='class', but one of the models has no class token; {expected}.")
         one, other = one.of[tokens], other.of[tokens]
         yield hsic(one, other), hsic(one, one).diag(), hsic(other, other).diag()
 

@@ -91,10 +91,8 @@ def token_components(
     if len(shapes) != 1:
         told = "{} x {} patches {} numbers wide"
         given = ", ".join(told.format(*one) for one in sorted(shapes))
-        raise VitvizError(
-            f"Given traces of {given or 'no picture'}; expected one or more traces with the same grid and"
-            " width."
-        )
+        expected = "expected one or more traces with the same grid and width"
+        raise VitvizError(f"Given traces of {given or 'no picture'}; {expected}.")
     patches = [patches_at(trace, layer, norm) for trace in traces]
     basis, like = fit_basis(torch.cat(patches), count), traces[0].tokens[0]
     scores = torch.stack([to_grid(*one) for one in zip(traces, map(basis.scores, patches), strict=True)])
@@ -113,10 +111,8 @@ def fit_basis(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     parts = [tokens] if isinstance(tokens, Tensor) else list(tokens)
     number, width = sum(len(part) for part in parts), parts[0].shape[1]
     if not 1 <= count <= min(number, width):
-        raise VitvizError(
-            f"Given count={quoted(count)}; expected from 1 to {min(number, width)} components of"
-            f" {number} patches."
-        )
+        expected = f"expected from 1 to {min(number, width)} components of {number} patches"
+        raise VitvizError(f"Given count={quoted(count)}; {expected}.")
     if width <= number:
         scatter = Scatter()
         for part in parts:

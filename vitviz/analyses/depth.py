@@ -118,9 +118,8 @@ def patch_index(trace: Trace, patch: int | tuple[int, int]) -> int:
         )
     there = present_patches(trace).tolist()
     if number not in there:
-        raise VitvizError(
-            f"Patch {number} was withheld from the model, so it has no token. Choose one that was kept."
-        )
+        advice = "Choose one that was kept."
+        raise VitvizError(f"Patch {number} was withheld from the model, so it has no token. {advice}")
     return there.index(number)
 
 

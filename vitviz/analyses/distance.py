@@ -94,9 +94,7 @@ def distances(trace: Trace | TraceBatch) -> Distances:
         found = [vars(distances(one)) for one in trace]
         return Distances(**{name: torch.stack([one[name] for one in found]) for name in found[0]})
     if lengths.is_cpu:
-        return join_layer_readings(
-            [read_layer(attention, prefix, lengths) for attention in trace.layers], lengths
-        )
+        return join_layer_readings([read_layer(one, prefix, lengths) for one in trace.layers], lengths)
     return Distances(*head_sums(trace))
 
 

@@ -41,18 +41,13 @@ def example_trace(
     height, length = grid.pixels
     box = (0.0, 0.0, float(length), float(height))
     return Trace(
-        checkpoint="example",
-        grid=grid,
+        checkpoint="example", grid=grid,
         view=ModelInput(np.zeros((height, length, 3), np.uint8), box, (length, height)),
         layers=tuple(call(tokens) for _ in range(layers)),
         tokens=tuple(normal(tokens, heads * width) for _ in range(layers + 1)),
-        patch_embedding=normal(grid.patches, heads * width),
-        position_embedded=None,
-        logits=None,
-        pool=pool,
-        pooling=call(1) if pool == "attention" else None,
-        kept=kept,
-    )
+        patch_embedding=normal(grid.patches, heads * width), position_embedded=None, logits=None, pool=pool,
+        pooling=call(1) if pool == "attention" else None, kept=kept
+    )  # fmt: skip
 
 
 def example_account(

@@ -34,12 +34,9 @@ NO_OTHER = "There is no second picture whose ground or texture could be taken."
 
 
 def change_image(
-    picture: UInt8[np.ndarray, "height width 3"],
-    way: str,
-    step: int,
-    grid: Grid,
-    others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
-) -> Float[Tensor, "draw 3 height width"]:
+    picture: UInt8[np.ndarray, "height width 3"], way: str, step: int, grid: Grid,
+    others: Sequence[UInt8[np.ndarray, "height width 3"]] = ()
+) -> Float[Tensor, "draw 3 height width"]:  # fmt: skip
     """Return the image changed in one of the ways of CHANGES: (draw, 3, height, width), float64 from 0 to 1.
 
     Each draw has its own direction, or uses one of the `others`. `step` is in pixels, degrees or per cent.

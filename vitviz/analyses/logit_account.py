@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -126,10 +125,9 @@ class Attribution(NotebookChart, NotebookTable):
             raise VitvizError(f"Given accounts of {shapes[0]} and {shapes[1]}; expected the same shape.")
         both = self.deviation is not None and before.deviation is not None
         ratio = self.deviation / before.deviation if held and both else 1.0
+        ratios = {name: 1.0 if name in _WHOLE else ratio for name in vars(self) if name != "deviation"}
         found = {
-            name: _difference(value, getattr(before, name), 1.0 if name in _WHOLE else ratio)
-            for name, value in vars(self).items()
-            if name != "deviation"
+            name: _difference(getattr(self, name), getattr(before, name), own) for name, own in ratios.items()
         }
         divided = self.total - (self.norm_bias + self.head_bias)
         return Attribution(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
@@ -139,8 +137,7 @@ class Attribution(NotebookChart, NotebookTable):
         """Terms that no head contributes, by name; equal for every patch."""
         found = {"start": self.start, "MLPs": _value(self.mlps.sum(dim=-1))}
         found |= {"projections' biases": _value(self.projection_biases.sum(dim=-1))}
-        found |= {"norm bias": self.norm_bias}
-        found |= {"head bias": self.head_bias}
+        found |= {"norm bias": self.norm_bias, "head bias": self.head_bias}
         found |= {} if self.pool is None else {"attention pooling": self.pool.total}
         return found | ({"norm": self.norm} if self.norm else {})
 
@@ -182,9 +179,8 @@ _WHOLE = ("logit", "norm_bias", "head_bias")  # terms that no deviation divides
 def _difference(after, before, ratio: float):
     """Return the change of one term: a number, a tensor (dropped patches count as 0), or pooling's terms."""
     if isinstance(after, PoolingContributions):
-        return PoolingContributions(
-            *map(partial(_difference, ratio=ratio), vars(after).values(), vars(before).values())
-        )
+        parts = zip(vars(after).values(), vars(before).values(), strict=True)
+        return PoolingContributions(*(_difference(*pair, ratio) for pair in parts))
     if isinstance(after, Tensor):
         return after.nan_to_num() * ratio - before.nan_to_num()
     return None if after is None else after * ratio - before
@@ -326,20 +322,13 @@ def _pool_lines(
     read = shares.mT * (trace.pooling.v @ by_head.unsqueeze(-1)).squeeze(-1)
     by_token = read.new_zeros(*read.shape[:-1], trace.length)
     by_token[..., pooling.readers] = read
-    products = {
-        "value_bias": (along, own.value_bias),
-        "projection_bias": (direction, own.projection_bias),
-        "positions": (
-            shares.flatten(-2),
-            None if own.positions is None else (own.positions @ basis.mT).flatten(-2),
-        ),
-        "mlp": (direction, written.pool_mlp),
-    }
-    found = {
-        name: 0.0 if two is None else _value((one * two).sum(dim=-1).double())
-        for name, (one, two) in products.items()
-    }
-    return basis, PoolingContributions(**found, heads=trace.on_tokens(by_token))
+    positions = None if own.positions is None else (own.positions @ basis.mT).flatten(-2)
+    products = (
+        (along, own.value_bias), (direction, own.projection_bias), (shares.flatten(-2), positions),
+        (direction, written.pool_mlp),
+    )  # fmt: skip
+    found = (0.0 if two is None else _value((one * two).sum(dim=-1).double()) for one, two in products)
+    return basis, PoolingContributions(*found, trace.on_tokens(by_token))
 
 
 def head_direction(

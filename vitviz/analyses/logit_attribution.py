@@ -122,10 +122,8 @@ def weighted_attention_rows(
         ]
         return sum(parts[1:], parts[0])
     if attention.q.ndim > 3:
-        images = enumerate(weights)
-        return torch.stack(
-            [weighted_attention_rows(select_images(attention, image), own, first) for image, own in images]
-        )
+        images = ((select_images(attention, image), own) for image, own in enumerate(weights))
+        return torch.stack([weighted_attention_rows(*image, first) for image in images])
     (heads, queries, _), keys = attention.q.shape, attention.k.shape[1]
     all_rows = weights.new_zeros(queries, slots)
     all_rows[first : first + readers] = weights
@@ -149,8 +147,7 @@ def gated_attention_rows(
     gates: Float[Tensor, "*image head reader dim"], first: int,
 ) -> Float[Tensor, "*image head slot token dim"]:  # fmt: skip
     """Return sum_i c_is A_ij g_i, the factors of each source's values before the projection."""
-    found = []
-    readers = weights.shape[-2]
+    found, readers = [], weights.shape[-2]
     for rows in range(0, readers, 512):
         some = slice(rows, min(rows + 512, readers))
         asked = rearrange(weights[..., some, :], "... reader slot -> ... 1 slot reader 1")
@@ -175,9 +172,8 @@ def _layer(
             carried[..., replaced, :, :] = 0
             carried[..., replaced, :, readers] = each_slot
         return LayerAccount(carried, None)
-    gates = rearrange(
-        written.gates[..., layer, :, :], "... reader (head dim) -> ... head reader dim", head=attention.heads
-    )
+    by_head, gates = "... reader (head dim) -> ... head reader dim", written.gates[..., layer, :, :]
+    gates = rearrange(gates, by_head, head=attention.heads)
     gated = gated_attention_rows(attention, at_heads, gates, first)
     if replaced:
         gated[..., replaced, :, :, :] = 0

@@ -143,10 +143,8 @@ def lens_kind(readout: ReadoutStage) -> str:
 def check_form(form: str) -> None:
     """Raise VitvizError for an unknown form."""
     if form not in FORMS:
-        raise VitvizError(
-            f"Given the form {quoted(form)} of the lens; expected 'now' (the norm afresh) or 'share'"
-            " (held, adds up)."
-        )
+        expected = "expected 'now' (the norm afresh) or 'share' (held, adds up)"
+        raise VitvizError(f"Given the form {quoted(form)} of the lens; {expected}.")
 
 
 def check_patches(readout: ReadoutStage) -> None:
@@ -156,10 +154,8 @@ def check_patches(readout: ReadoutStage) -> None:
         "class and average": "its classifier reads the class token and the mean of the patches side by side",
     }
     if reason := reasons.get(readout.pooling.kind):
-        raise VitvizError(
-            f"{readout.checkpoint}: a patch's own answer is not applicable, because {reason}. Read the lens"
-            " without patches."
-        )
+        detail = f"a patch's own answer is not applicable, because {reason}. Read the lens without patches."
+        raise VitvizError(f"{readout.checkpoint}: {detail}")
 
 
 def _head_of(trace: Trace, readout: ReadoutStage):

@@ -147,9 +147,8 @@ def worked_row(trace: Trace, layer: int, head: int, query: QueryToken) -> Worked
     """
     token, attention = query_place(trace, query), trace.layer(layer)
     if not 0 <= head < attention.heads:
-        raise VitvizError(
-            f"Head {head} does not exist: {trace.checkpoint} has heads 0 to {attention.heads - 1}."
-        )
+        detail = f"{trace.checkpoint} has heads 0 to {attention.heads - 1}"
+        raise VitvizError(f"Head {head} does not exist: {detail}.")
     q, k, v = attention.q[head, token].double(), attention.k[head].double(), attention.v[head].double()
     products, bias = k @ q, None
     scores = products * attention.scale

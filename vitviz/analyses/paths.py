@@ -143,9 +143,7 @@ def _open(
     for layer, attention in reversed(list(enumerate(trace.layers))):
         end([i for i, lowest in enumerate(last) if lowest > layer], *_layer_outputs(ledger, stream, layer))
         value, constant, deviation = _values(ledger, stream, layer)
-        at = weights
-        for deviations in (stream.inner, stream.post):
-            at = at / deviations[layer] if deviations else at
+        at = stream.divided(weights, layer)
         along = ledger.readout.layers[layer].back(basis.flatten(0, 1))[0]
         along = along.unflatten(0, basis.shape[:2]).unflatten(-1, (attention.heads, -1))
         for head in range(attention.heads):
@@ -193,13 +191,11 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
             options += [gained.norm(dim=-1) / deviation, onward / deviation]
         best = torch.cat(options).amax(dim=0)
         found.append(best)
-        onward = torch.stack(
-            [attention.weights(heads=slice(n, n + 1))[0] @ one for n, one in enumerate(best)]
-        )
+        each = (attention.weights(heads=slice(n, n + 1))[0] for n in range(len(best)))
+        onward = torch.stack([weights @ one for weights, one in zip(each, best, strict=True)])
         replaced = list(attention.replaced)
         onward[replaced] = stream.heads[layer][replaced].norm(dim=-1)
-        for deviations in (stream.inner, stream.post):
-            onward = onward / deviations[layer] if deviations else onward
+        onward = stream.divided(onward, layer)
         if stream.gates:
             onward = onward * stream.gates[layer].unflatten(1, (len(best), -1)).abs().amax(dim=-1).mT
         carried.append(onward)
@@ -247,7 +243,7 @@ def _layer_outputs(
     ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
     """Return a layer's bias and MLP output as added."""
-    held = [None if not one else one[layer][None] for one in (stream.inner, stream.post)]
+    held = stream.held(layer)
     nothing, mlp = torch.zeros_like(stream.heads[layer]), stream.mlps[layer]
     nothing = nothing if any(one is not None for one in held) else nothing[:, :1]  # equal at every token
     bias = ledger.readout.layers[layer].forth(nothing, *held)[-1]

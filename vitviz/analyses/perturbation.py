@@ -84,10 +84,8 @@ class Perturbation(NotebookChart, NotebookTable):
         score = require_score(score, self.head_type, self.checkpoint)
         if score not in self.scores or way not in self.ways:
             ways, scores = ", ".join(self.ways), ", ".join(self.scores)
-            raise VitvizError(
-                f"Given way={quoted(way)}, score={quoted(score)}; expected one of {ways}, and one of"
-                f" {scores}."
-            )
+            expected = f"expected one of {ways}, and one of {scores}"
+            raise VitvizError(f"Given way={quoted(way)}, score={quoted(score)}; {expected}.")
         return [mean_and_error(draws) for draws in getattr(self, score)[way]]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -205,10 +203,8 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     """
     number = whole_number(seed)
     if number is None:
-        raise VitvizError(
-            f"Given shuffle={quoted(seed)}; expected a seed, a whole number from 0, which is the same"
-            " order each time."
-        )
+        expected = "expected a seed, a whole number from 0, which is the same order each time"
+        raise VitvizError(f"Given shuffle={quoted(seed)}; {expected}.")
     return np.random.default_rng(number).permutation(patches)
 
 
@@ -222,9 +218,8 @@ def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
     (7, True)
     """
     if not 0 <= share <= 100:
-        raise VitvizError(
-            f"Given share={quoted(share)}; expected the per cent of patches to drop, from 0 to 100."
-        )
+        expected = "expected the per cent of patches to drop, from 0 to 100"
+        raise VitvizError(f"Given share={quoted(share)}; {expected}.")
     return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
 
 
@@ -251,10 +246,8 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
     sides = piece_sides(grid)
     if side not in sides:
         known = ", ".join(map(str, sides)) or "none"
-        raise VitvizError(
-            f"Given side={quoted(side)}; expected one of {known}, since pieces are squares that fill"
-            f" the grid of {grid.rows} x {grid.cols} patches."
-        )
+        reason = f"since pieces are squares that fill the grid of {grid.rows} x {grid.cols} patches"
+        raise VitvizError(f"Given side={quoted(side)}; expected one of {known}, {reason}.")
     rows, cols = grid.rows // side, grid.cols // side
     order = permutation(rows * cols, seed)
     while (order == np.arange(len(order))).all():  # with few pieces, some draws would move nothing

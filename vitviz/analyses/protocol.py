@@ -107,8 +107,6 @@ def join_titles(names: Sequence[str]) -> str:
     'Chefer et al. 2021, Grad-CAM'
     """
     first, *rest = names
-    return (
-        LocalizedText("{first}, {rest}", first=TITLES[first], rest=join_titles(rest))
-        if rest
-        else TITLES[first]
-    )
+    if not rest:
+        return TITLES[first]
+    return LocalizedText("{first}, {rest}", first=TITLES[first], rest=join_titles(rest))

@@ -105,9 +105,8 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
         grid = trace.grid if trace.kept is None else trace.grid.sequence(len(trace.kept))
         readout = trace.readout or Readout.by_name(trace.pool, grid)
     except ValueError as error:
-        raise VitvizError(
-            f"What the classifier of {trace.checkpoint} reads is unknown: {error} Choose 'mean', or a patch."
-        ) from error
+        detail = f"{error} Choose 'mean', or a patch"
+        raise VitvizError(f"What the classifier of {trace.checkpoint} reads is unknown: {detail}.") from error
     if readout.linear:
         return readout.weights(trace.length)
     if trace.read is None:

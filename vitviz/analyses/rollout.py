@@ -80,9 +80,8 @@ def rollout_row(
     for attention in reversed(trace.layers[first : last + 1]):
         cancellation.check()
         if fusion == "mean" and discard == 0:  # rows sum to 1 already
-            vector = mix_step(
-                vector, read_layer(attention, trace.grid.prefix, vector=vector).carried, residual
-            )
+            carried = read_layer(attention, trace.grid.prefix, vector=vector).carried
+            vector = mix_step(vector, carried, residual)
         else:
             vector = _carried(vector, _fused(attention, fusion, discard, trace.grid.prefix), residual)
     return trace.on_tokens(vector.to(trace.layers[0].q))
@@ -127,10 +126,8 @@ def _carried(
 
 def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the fused heads in blocks of rows; with discard, all rows at once: its ranking is global."""
-    parts = (
-        (block.rows, reduce(block.weights(), "head rows key -> rows key", fusion))
-        for block in blocks(attention, all_heads=True)
-    )
+    each, over_heads = blocks(attention, all_heads=True), "head rows key -> rows key"
+    parts = ((block.rows, reduce(block.weights(), over_heads, fusion)) for block in each)
     if discard == 0:
         yield from parts
     else:

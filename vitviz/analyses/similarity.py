@@ -154,11 +154,9 @@ def position_similarity(
     [[1.0, 0.0, -1.0]]
     """
     if len(table) != grid.patches:
-        raise VitvizError(
-            f"Given a position table of {len(table)} rows; expected {grid.patches}, one for each patch of"
-            f" {grid.rows} x {grid.cols}. Drop the rows of prefix tokens, and interpolate the table to the"
-            " grid's size first."
-        )
+        expected = f"expected {grid.patches}, one for each patch of {grid.rows} x {grid.cols}"
+        advice = "Drop the rows of prefix tokens, and interpolate the table to the grid's size first."
+        raise VitvizError(f"Given a position table of {len(table)} rows; {expected}. {advice}")
     units = normalize(table.double(), eps=_NOTHING)
     similarity = (units @ units.mT).clamp_(-1, 1).to(table)
     return rearrange(similarity, "(row col) (row2 col2) -> row col row2 col2", row=grid.rows, row2=grid.rows)

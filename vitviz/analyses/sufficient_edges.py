@@ -97,9 +97,7 @@ def edge_flows(
     for layer in range(len(trace.layers), -1, -1):
         if layer < len(trace.layers):
             attention, norm = trace.layers[layer], stream.readers[layer].norm
-            at = ledger.readout.layers[layer].back(back)[0]
-            for deviations in (stream.post, stream.inner):
-                at = at / deviations[layer][:, None] if deviations else at
+            at = stream.divided(ledger.readout.layers[layer].back(back)[0].mT, layer).mT
             at = at.unflatten(1, (heads, -1)).transpose(0, 1)
             along = sum(attention.weights(one).mT @ at[:, one] for one in rows)
             weight = stream.readers[layer].sides["value"].weight.to(basis).unflatten(0, (heads, -1))
@@ -115,8 +113,8 @@ def edge_flows(
             for place, kind in enumerate(ends):
                 table[place] += flat @ getattr(stream, kind)[some].flatten()
             for earlier in range(layer):
-                held = [None if not one else one[earlier][None, some] for one in (stream.inner, stream.post)]
-                wrote = ledger.readout.layers[earlier].forth(stream.heads[earlier][:, some], *held)
+                handed, held = stream.heads[earlier][:, some], stream.held(earlier, some)
+                wrote = ledger.readout.layers[earlier].forth(handed, *held)
                 wrote[-1] = stream.mlps[earlier][some]  # the bias, equal for every image, is overwritten
                 first = len(ends) + earlier * (heads + 1)
                 table[first : first + heads + 1] += wrote.flatten(1) @ flat.mT

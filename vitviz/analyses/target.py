@@ -45,10 +45,8 @@ def resolve_target(trace: Trace, readout: ReadoutStage, target: TargetLike, rela
     if isinstance(target, Tensor):
         return _target_of_direction(trace, readout, target, relative)
     if readout.head is None or trace.logits is None:
-        raise VitvizError(
-            f"{trace.checkpoint} has no classifier, so no class can be asked about; hand in a direction"
-            f" instead: a tensor of {readout.features} numbers."
-        )
+        detail = f"hand in a direction instead: a tensor of {readout.features} numbers"
+        raise VitvizError(f"{trace.checkpoint} has no classifier, so no class can be asked about; {detail}.")
     return resolve_class_targets(trace, readout, classes_of(trace, target), relative)
 
 
@@ -118,14 +116,12 @@ def class_index(trace: Trace, name: Any) -> int:
             return found[0]
         several = f"several classes bear that name: {', '.join(map(str, found))}"
         many = several if found else f"none of its {classes} classes bears that name"
-        raise VitvizError(
-            f"Given the class {quoted(name)} of {trace.checkpoint}, but {many}. Give its number, from 0."
-        )
+        advice = "Give its number, from 0."
+        raise VitvizError(f"Given the class {quoted(name)} of {trace.checkpoint}, but {many}. {advice}")
     if (number := whole_number(name, below=classes)) is not None:
         return number
-    raise VitvizError(
-        f"Given the class {quoted(name)}; {trace.checkpoint} has classes 0 to {classes - 1}, or labels."
-    )
+    detail = f"{trace.checkpoint} has classes 0 to {classes - 1}, or labels"
+    raise VitvizError(f"Given the class {quoted(name)}; {detail}.")
 
 
 def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, "*image slot width"]:
@@ -141,9 +137,8 @@ def _target_of_direction(trace: Trace, readout: ReadoutStage, direction: Tensor,
         what = f"a tensor of shape {tuple(direction.shape)}"
         if relative and direction.shape == (readout.features,):
             what = "relative to no classes"
-        raise VitvizError(
-            f"Given a direction, {what}; expected {readout.features} real numbers, with relative=False."
-        )
+        expected = f"expected {readout.features} real numbers, with relative=False"
+        raise VitvizError(f"Given a direction, {what}; {expected}.")
     rows = direction.to(read)
     aside = readout.pooling.kind == "class and average"
     rows = rows.view(len(read), -1) if aside else rows.expand(len(read), -1) / len(read)

@@ -17,8 +17,10 @@ It does not show why a part was written: an MLP's term is its output, whatever t
 include how attention would change without a writer; `vitviz.edge_ablation` runs those passes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -84,6 +86,21 @@ class Stream:
     gates: tuple[Float[Tensor, "token inner"], ...] = ()
     turns: tuple[Tensor | None, ...] = ()  # sines and cosines of rotary positions by layer, patches only
     halves: bool = False  # True if rotary pairs are (i, i + dim / 2) instead of neighbours
+
+    def divided(self, values: Float[Tensor, "*lead token"], layer: int) -> Float[Tensor, "*lead token"]:
+        """Return values by token, divided by the deviations of a layer's norms behind its heads."""
+        for deviations in (self.post, self.inner):
+            values = values / deviations[layer] if deviations else values
+        return values
+
+    def minus(self, usual: Stream) -> Stream:
+        """Return the writers' outputs minus their replacements."""
+        heads, mlps = map(torch.sub, self.heads, usual.heads), map(torch.sub, self.mlps, usual.mlps)
+        return replace(self, embedding=self.embedding - usual.embedding, heads=tuple(heads), mlps=tuple(mlps))
+
+    def held(self, layer: int, tokens: slice = slice(None)) -> list[Float[Tensor, "1 token"] | None]:
+        """Return the deviations of both norms as `Projection.forth` takes them; None without a norm."""
+        return [one[layer][None, tokens] if one else None for one in (self.inner, self.post)]
 
 
 @dataclass(frozen=True)
@@ -329,9 +346,8 @@ def attribute_score(
     _check(trace, layer, head)
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
         if not 0 <= token < trace.length:
-            raise VitvizError(
-                f"Given {quoted(token)} as the {name}; expected a token from 0 to {trace.length - 1}."
-            )
+            expected = f"expected a token from 0 to {trace.length - 1}"
+            raise VitvizError(f"Given {quoted(token)} as the {name}; {expected}.")
     attention, asked, keys, names = trace.layers[layer], [], [], []
     picked = torch.tensor([query, key, against or 0], device=attention.q.device)
     asking, asked_key, usual = torch.nn.functional.one_hot(picked, trace.length).to(attention.q)
@@ -355,11 +371,9 @@ def attribute_score(
         bias = rows[0, 0].expand(len(bias))
     own = torch.cat(asked).double() * attention.scale
     matrix, other = (own @ one.mT for one in torch.cat(keys).double().unbind(dim=1))
-    rest = bias[key].item()
-    score = attention.q[head, query].double() @ attention.k[head, key].double() * attention.scale + bias[key]
-    return ScoreAttribution(
-        score.item(), tuple(names), matrix, rest, matrix - other, rest - (bias @ usual).item()
-    )
+    rest, score = bias[key].item(), attention.q[head, query].double() @ attention.k[head, key].double()
+    score, relative = (score * attention.scale + bias[key]).item(), rest - (bias @ usual).item()
+    return ScoreAttribution(score, tuple(names), matrix, rest, matrix - other, relative)
 
 
 def _factors_through_head(
@@ -372,8 +386,7 @@ def _factors_through_head(
     scale, weight = along.new_ones(len(along)), weight.to(along)
     if norm is not None:
         scale, weight = 1 / norm.deviation(trace.tokens[layer]), norm.back(weight)
-    for deviations in (stream.post, stream.inner):
-        scale = scale / deviations[earlier] if deviations else scale
+    scale = stream.divided(scale, earlier)
     at = ledger.readout.layers[earlier].back(weight)[0]
     heads = trace.layers[earlier].heads
     found = along @ at.unflatten(1, (heads, -1))[:, number] * scale[:, None]
@@ -409,9 +422,8 @@ def _check(trace, layer: int, head: int, via: tuple = ()) -> None:
                 f" {heads - 1}, counted from 0."
             )
         if two in trace.layers[one].replaced:
-            raise VitvizError(
-                f"Head {(one, two)} was replaced in this pass, so what it handed on it did not read."
-            )
+            reason = "so what it handed on it did not read"
+            raise VitvizError(f"Head {(one, two)} was replaced in this pass, {reason}.")
     trail = [one for one, _ in (*via, (layer, head))]
     if any(later <= earlier for later, earlier in zip(trail, trail[1:], strict=False)):
         raise VitvizError(f"Given the path {[*via, (layer, head)]}; expected each head in an earlier layer.")

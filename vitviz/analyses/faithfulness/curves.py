@@ -178,13 +178,11 @@ def removal_curves(
     """
     plans, sets = {}, []
     for name, values in maps.items():
-        orders, counts = (
-            removal_orders(values, seed, draws),
-            [round(share * values.numel()) for share in shares],
-        )
+        orders, patches = removal_orders(values, seed, draws), values.numel()
+        counts = [round(share * patches) for share in shares]
+        # remaining patches, with the most and the least relevant removed first
         sides = [
-            (_keys(order[n:] for n in counts), _keys(order[: len(order) - n] for n in counts))
-            for order in orders  # remaining patches, with the most and the least relevant removed first
+            (_keys(one[n:] for n in counts), _keys(one[: patches - n] for n in counts)) for one in orders
         ]
         salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
         sets += chain(*chain(*sides), without)

@@ -16,14 +16,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from vitviz.analyses.faithfulness.curves import (
-    GROUPS,
-    RemovalCurves,
-    mean_curves,
-    removal_curves,
-    sidak_level,
-    t_quantile,
-)
+from vitviz.analyses.faithfulness import curves as removal
+from vitviz.analyses.faithfulness.curves import GROUPS, RemovalCurves
 from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, checked_steps, saliency_map
 from vitviz.analyses.target import classes_of
@@ -79,10 +73,8 @@ class Faithfulness(NotebookChart, NotebookTable):
             return {name: one for name, one in several.items() if name == method}
 
         first = next(iter({**self.maps, **self.refused}), method)
-        sets = self.sets if method == first else 0
-        return replace(
-            self, maps=choose(self.maps), curves=choose(self.curves), refused=choose(self.refused), sets=sets
-        )
+        parts = {name: choose(getattr(self, name)) for name in ("maps", "curves", "refused")}
+        return replace(self, **parts, sets=self.sets if method == first else 0)
 
     def areas(self, method: str, score: str | None = None) -> tuple[float, float]:
         """Return the areas, most and least relevant patches first; see `RemovalCurves.areas`."""
@@ -111,8 +103,8 @@ class Faithfulness(NotebookChart, NotebookTable):
         If as many random maps as methods were tested, any of them would exceed it in one of twenty tests: t(1
         - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
         """
-        draws, tail = len(self.draws), sidak_level(len(self.curves.keys() - {"random"}))
-        return t_quantile(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
+        draws, tail = len(self.draws), removal.sidak_level(len(self.curves.keys() - {"random"}))
+        return removal.t_quantile(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
     def tied(self, one: str, other: str, score: str | None = None) -> bool:
         """True if two methods differ by no more than two random maps may: statistically tied."""
@@ -173,13 +165,13 @@ def evaluate_methods(
         for draw in range(draws):
             numbers = torch.Generator().manual_seed(1000 * seed + draw)
             tried[draw] = torch.rand(maps["random"].map.shape, generator=numbers, dtype=torch.float64)
-    curves, sets = removal_curves(
+    curves, sets = removal.removal_curves(
         tried, passes.answers, classes, answer, shares, seed, min(draws, ORDERS), groups,
         lambda done, total: tell(0.5 + 0.5 * done / total, "removal"), passes.trace.head_type,
     )  # fmt: skip
     single = tuple(curves.pop(draw) for draw in range(draws) if draw in curves)
     if single:
-        curves["random"] = mean_curves(single)
+        curves["random"] = removal.mean_curves(single)
     checkpoint = passes.trace.checkpoint
     found = maps, curves, single, refused, sets, passes.trace.head_type
     return Faithfulness(checkpoint, classes, answer, patches_as, seed, shares, *found)
@@ -219,10 +211,8 @@ def compute_maps(
 def _classes_and_prediction(passes: Passes) -> tuple[tuple[int, ...], int | None]:
     """Return the target's class, or both of (a, b), and the prediction; VitvizError for a direction."""
     if isinstance(passes.target, Tensor) or passes.trace.logits is None:
-        raise VitvizError(
-            "A trial asks about classes, whose scores it watches; hand in a class, or (a, b) for a"
-            " rather than b."
-        )
+        detail = "hand in a class, or (a, b) for a rather than b"
+        raise VitvizError(f"A trial asks about classes, whose scores it watches; {detail}.")
     return tuple(classes_of(passes.trace, passes.target)), passes.trace.prediction
 
 

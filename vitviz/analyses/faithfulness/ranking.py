@@ -63,10 +63,8 @@ def ranking_rows(survey: Any, protocol: int = 0, score: str | None = None) -> li
         if np.isnan(most.mean[protocol, j, k]):
             continue
         here, there = (protocol, j, k), (protocol, j, chance, k)
-        row = {
-            "method": method,
-            "rank": 1 + int(_leads_significantly(ahead, protocol, slice(None), j, k).sum()),
-        }
+        leading = _leads_significantly(ahead, protocol, slice(None), j, k).sum()
+        row = {"method": method, "rank": 1 + int(leading)}
         row |= _with_error("most", most, here) | _with_error("least", least, here)
         row |= {"gap": float(least.mean[here] - most.mean[here])} | _with_error("ahead", ahead, there)
         row |= {"beats_chance": bool(_leads_significantly(ahead, protocol, j, chance, k, sure))}
@@ -98,9 +96,8 @@ def refusal_texts(survey: Any) -> list[LocalizedText]:
         return {**about, "name": one.name, "reason": one.reason}
 
     found = [LocalizedText(NO_RANK, **values(*one)) for one in refused_methods(survey).items()]
-    alike = {
-        name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in faithfulness_measure(survey).methods
-    }
+    names = faithfulness_measure(survey).methods
+    alike = {name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in names}
     return found + [LocalizedText(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
 
 
@@ -125,9 +122,8 @@ def ranking_table(survey: Any, protocol: int = 0) -> list[tuple[str, ...]]:
         return f"{per * row[name]:.{places}f}" if known else "–"
 
     def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-        areas = (
-            f"{share(row, side, per)} ± {share(row, f'{side}_error', per)}" for side in ("most", "least")
-        )
+        sides = ("most", "least")
+        areas = (f"{share(row, side, per)} ± {share(row, f'{side}_error', per)}" for side in sides)
         alike = f"{row['alike']:.2f}" if row["alike"] == row["alike"] else "–"
         rest = share(row, "gap", per), alike, share(row, "hit"), share(row, "energy")
         return (str(row["rank"]), TITLES[row["method"]], *areas, *rest)
@@ -209,8 +205,6 @@ def verdict_text_over_images(rows: Sequence[Mapping[str, Any]], pictures: int) -
     near = [row["method"] for row in rest if row["rank"] == 1]
     counts = [len([row for row in some if row["method"] not in CONTROLS]) for some in (beats, rows)]
     values = {"pictures": pictures, "best": TITLES[best["method"]], "count": counts[0], "total": counts[1]}
-    return (
-        LocalizedText(OVER_TIED, **values, others=join_titles(near))
-        if near
-        else LocalizedText(OVER_BEST, **values)
-    )
+    if near:
+        return LocalizedText(OVER_TIED, **values, others=join_titles(near))
+    return LocalizedText(OVER_BEST, **values)

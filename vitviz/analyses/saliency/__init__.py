@@ -46,8 +46,6 @@ def saliency_map(
     if method in DEPTHS:
         return function(passes) if at is None else function(passes, at)
     if at not in (None, "tokens"):
-        raise VitvizError(
-            f"Given at={quoted(at)} for {method}, which is read at one place only; expected it for"
-            f" {' or '.join(DEPTHS)}."
-        )
+        expected = f"expected it for {' or '.join(DEPTHS)}"
+        raise VitvizError(f"Given at={quoted(at)} for {method}, which is read at one place only; {expected}.")
     return function(passes, steps) if method == STEPPED else function(passes)

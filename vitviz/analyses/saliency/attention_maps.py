@@ -108,9 +108,8 @@ def multiply_row(
 
 def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> SaliencyMap:
     """Return the saliency map of one value per token over all layers; prefix tokens are left out."""
-    return SaliencyMap.from_patches(
-        method, passes, row[passes.trace.grid.prefix :], "all layers", signed=False
-    )
+    patches = row[passes.trace.grid.prefix :]
+    return SaliencyMap.from_patches(method, passes, patches, "all layers", signed=False)
 
 
 def _layers(passes: Passes) -> tuple[WeightedAttention, ...]:

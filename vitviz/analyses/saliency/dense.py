@@ -66,9 +66,8 @@ def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
     own = readout.attention_pooling
     beside = readout.pooling.kind == "class and average"
     if beside or own is not None and own.positions is not None:
-        raise UnsupportedModel(
-            not_applicable(trace.checkpoint, LocalizedText(BESIDE if beside else POSITIONS))
-        )
+        reason = LocalizedText(BESIDE if beside else POSITIONS)
+        raise UnsupportedModel(not_applicable(trace.checkpoint, reason))
     by, alone = SETTINGS[method]
     return trace.on_grid(passes.patches(by and replacement_outputs(trace, by), alone).double().mT)
 

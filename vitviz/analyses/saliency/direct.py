@@ -31,9 +31,8 @@ def leave_one_out(passes: Passes) -> SaliencyMap:
     """
     grid = passes.trace.grid
     if isinstance(passes.target, torch.Tensor) or passes.trace.logits is None:
-        raise VitvizError(
-            "Leaving patches out asks about classes; hand in a class, or (a, b) for a rather than b."
-        )
+        detail = "hand in a class, or (a, b) for a rather than b"
+        raise VitvizError(f"Leaving patches out asks about classes; {detail}.")
     everything = torch.arange(grid.patches)
     kept = torch.stack([torch.cat([everything[:i], everything[i + 1 :]]) for i in range(grid.patches)])
     classes = classes_of(passes.trace, passes.target)

@@ -89,9 +89,8 @@ def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMa
 def checked_steps(steps: int | None) -> None:
     """Raise VitvizError for a number of steps that integrated gradients cannot have."""
     if steps is not None and whole_number(steps, 1, LONGEST + 1) is None:
-        raise VitvizError(
-            f"Given steps={quoted(steps)}; expected a whole number from 1 to {LONGEST}, or None."
-        )
+        expected = f"expected a whole number from 1 to {LONGEST}, or None"
+        raise VitvizError(f"Given steps={quoted(steps)}; {expected}.")
 
 
 def grad_cam(passes: Passes) -> SaliencyMap:
@@ -123,9 +122,8 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyM
     grid, depths = passes.trace.grid, len(found.tokens)
     if at == "pixels":
         _require_pixel_map(passes, found.pixels)
-        return SaliencyMap(
-            method, found.pixels, found.answer, at, None, found.constants_after(-1), adds_up=True
-        )
+        constants = found.constants_after(-1)
+        return SaliencyMap(method, found.pixels, found.answer, at, None, constants, adds_up=True)
     depth = 0 if at == "tokens" else whole_number(at, below=depths)
     if depth is None:
         raise VitvizError(

@@ -135,25 +135,20 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
 
     scales = zip(keep("added mlp"), branches.scales, strict=True)
     return Stream(
-        readers=tuple(reader_of(block) for block in blocks),
-        embedding=embedding,
-        positions=positions,
-        entry=entry,
-        heads=tuple(map(frozen_copy, listener.heads)),
+        readers=tuple(reader_of(block) for block in blocks), embedding=embedding, positions=positions,
+        entry=entry, heads=tuple(map(frozen_copy, listener.heads)),
         mlps=tuple(mlp if scale is None else mlp * scale.to(mlp) for mlp, scale in scales),
-        inner=keep("inner norm"),
-        post=keep("post norm"),
-        gates=keep("gate"),
+        inner=keep("inner norm"), post=keep("post norm"), gates=keep("gate"),
         turns=tuple(map(frozen_copy, listener.turns)),
-        halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False)),
-    )
+        halves=bool(getattr(getattr(blocks[0], "attn", None), "rotate_half", False))
+    )  # fmt: skip
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
     """Return True if shapes agree and no value differs by over TOLERANCE of the largest in `other`."""
-    return one.shape == other.shape and bool(
-        (one - other).abs().max() <= TOLERANCE * at_least_float32(other).abs().max()
-    )
+    if one.shape != other.shape:
+        return False
+    return bool((one - other).abs().max() <= TOLERANCE * at_least_float32(other).abs().max())
 
 
 RemovedEdges = Mapping[tuple, Sequence[Writer]]  # reader -> writers removed from its input
@@ -251,11 +246,9 @@ class _Edged:
             readers = [edge for edge in removal if edge[0] in SIDES and edge[1] == layer]
             missing = self.gone(image, *readers)
             for (side, _, head), less in zip(readers, () if missing is None else missing, strict=False):
-                tokens = self.entering[image] - less
+                of, tokens = (self.ledger, self.stream, layer, head, side), self.entering[image] - less
                 sides[side] = sides[side].clone()
-                sides[side][image, head] = read_projection(
-                    self.ledger, self.stream, layer, head, side, tokens
-                )
+                sides[side][image, head] = read_projection(*of, tokens)
         output = kernel(*sides.values(), *others, **named)
         self.heads.append(output)
         return output
@@ -292,23 +285,11 @@ def mean_replacements(inspector: Inspector, ledger: LogitTerms, stream: Stream) 
     return replace(stream, embedding=embedding, heads=heads, mlps=tuple(mlps))
 
 
-def subtract_replacements(stream: Stream, usual: Stream) -> Stream:
-    """Return the writers' contributions minus their replacements."""
-    differences = {
-        name: tuple(one - two for one, two in zip(getattr(stream, name), getattr(usual, name), strict=True))
-        for name in ("heads", "mlps")
-    }
-    return replace(stream, embedding=stream.embedding - usual.embedding, **differences)
-
-
 @in_float32()
 def edge_ablation_logits(
-    inspector: Inspector,
-    ledger: LogitTerms,
-    stream: Stream,
-    removals: Sequence[RemovedEdges],
-    usual: Stream | None = None,
-) -> Tensor:
+    inspector: Inspector, ledger: LogitTerms, stream: Stream, removals: Sequence[RemovedEdges],
+    usual: Stream | None = None
+) -> Tensor:  # fmt: skip
     """Return the logits, removal x class, of a trace's image with each edge ablation.
 
     `usual` replaces the removed contributions (default: zero). Raises UnsupportedModel if the model's

@@ -20,12 +20,7 @@ from vitviz.analyses.sufficient_edges import SufficientEdges
 from vitviz.analyses.target import TargetLike, classes_of, resolve_target, score_of
 from vitviz.analyses.upstream import ScoreAttribution, Stream, Upstream
 from vitviz.engine.forks import lock_of
-from vitviz.engine.forward.edges import (
-    edge_ablation_logits,
-    mean_replacements,
-    stream_of,
-    subtract_replacements,
-)
+from vitviz.engine.forward.edges import edge_ablation_logits, mean_replacements, stream_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.attribution import checked_logit_terms
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
@@ -81,21 +76,14 @@ def upstream_contributions(
     >>> abs(found.gap) < 1e-5, found.by_token.mlps.shape
     (True, torch.Size([8, 197]))
     """
-    ledger, basis = _resolve_target(inspector, trace, target, relative)
-    return _check_sum(
-        formulas.upstream_of(ledger, record_stream(inspector, trace), basis, layer, head, via), trace
-    )
+    recorded = _resolve_target(inspector, trace, target, relative)
+    return _check_sum(formulas.upstream_of(*recorded, layer, head, via), trace)
 
 
 def attention_score_attribution(
-    inspector: Inspector,
-    trace: Trace,
-    layer: int,
-    head: int,
-    query: int,
-    key: int,
-    against: int | None = None,
-) -> ScoreAttribution:
+    inspector: Inspector, trace: Trace, layer: int, head: int, query: int, key: int,
+    against: int | None = None
+) -> ScoreAttribution:  # fmt: skip
     """Decompose one attention score (before the softmax) by the upstream sources of its query and key.
 
     Args:
@@ -122,10 +110,8 @@ def attention_score_attribution(
     >>> abs(found.gap) < 1e-4, found.content_position.shape
     (True, torch.Size([2, 2]))
     """
-    ledger = checked_logit_terms(inspector, trace)
-    attributed = formulas.attribute_score(
-        ledger, record_stream(inspector, trace), layer, head, query, key, against
-    )
+    ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
+    attributed = formulas.attribute_score(ledger, stream, layer, head, query, key, against)
     return _check_sum(attributed, trace, attributed.matrix.abs().max().item())
 
 
@@ -161,9 +147,9 @@ def attribution_paths(
     >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5, found.proven
     (True, True)
     """
-    ledger, basis = _resolve_target(inspector, trace, target, relative)
+    ledger, stream, basis = _resolve_target(inspector, trace, target, relative)
     shares = attribution_of(ledger, target, relative).heads
-    return largest_paths(ledger, record_stream(inspector, trace), basis, shares, count, opened)
+    return largest_paths(ledger, stream, basis, shares, count, opened)
 
 
 def edge_ablation(
@@ -207,10 +193,7 @@ def edge_ablation(
         raise VitvizError(f"Given into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)};"
                           " expected into to be one of"
                           f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
-    (ledger, basis), stream = (
-        _resolve_target(inspector, trace, target, False),
-        record_stream(inspector, trace),
-    )
+    ledger, stream, basis = _resolve_target(inspector, trace, target)
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     classes = classes_of(ledger.trace, target)
@@ -227,13 +210,10 @@ def edge_ablation(
         if progress is not None and progress(first + len(edges_at_once), len(some)) is False:
             break
     if into == "value":
-        lines = {
-            end: dict(formulas.upstream_of(ledger, stream, basis, *end).lines())
-            for end in {(one.layer, one.head) for one in some if one.into == "value"}
-        }
-        into_answer = itertools.takewhile(
-            lambda one: one[0] == layers, edge_subsets.edge_flows(ledger, stream, basis)
-        )
+        heads_read = {(one.layer, one.head) for one in some if one.into == "value"}
+        lines = {end: dict(formulas.upstream_of(ledger, stream, basis, *end).lines()) for end in heads_read}
+        flows = edge_subsets.edge_flows(ledger, stream, basis)
+        into_answer = itertools.takewhile(lambda one: one[0] == layers, flows)
         lines[layers, None] = {writer: share.item() for _, writer, share in into_answer}
         shares[:] = torch.tensor([lines[one.layer, one.head][one.writer] for one in some])
     return EdgeAblationEffects(tuple(some), effects, shares, len(every), parts_as)
@@ -290,19 +270,15 @@ def sufficient_edges(
     require_prediction(inspector.answered(trace))
     target = int(trace.logits.argmax()) if target is None else target
     edges, shares = ranked_edges(inspector, trace, target, parts_as)
-    orders, counts = (
-        edge_subsets.edge_orders(len(edges), draws, seed),
-        edge_subsets.kept_counts(len(edges)),
-    )
+    orders, counts = edge_subsets.edge_orders(len(edges), draws, seed), edge_subsets.kept_counts(len(edges))
     if effects is not None:
         lost = dict(zip(effects.edges, effects.effects.nan_to_num().abs().tolist(), strict=True))
         orders["effect"] = [sorted(range(len(edges)), key=lambda one: -lost.get(edges[one], 0.0))]
     margins = {name: torch.full((len(rows), len(counts)), torch.nan) for name, rows in orders.items()}
 
     def keep_edges(rows: list[list[int]]) -> list[float]:
-        return kept_edge_margins(
-            inspector, trace, target, [[edges[i] for i in row] for row in rows], parts_as
-        )
+        kept = [[edges[i] for i in row] for row in rows]
+        return kept_edge_margins(inspector, trace, target, kept, parts_as)
 
     for column, count in enumerate(counts):
         logits = iter(keep_edges([row[:count] for rows in orders.values() for row in rows]))
@@ -334,16 +310,12 @@ def ranked_edges(
 
     Contributions are relative to the replacement that `parts_as` names.
     """
-    (ledger, basis), stream = (
-        _resolve_target(inspector, trace, target, False),
-        record_stream(inspector, trace),
-    )
+    ledger, stream, basis = _resolve_target(inspector, trace, target)
     usual = _usual(inspector, ledger, stream, parts_as)
     heads, positions = trace.layers[0].heads, stream.positions is not None
     edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
-    shares = edge_subsets.edge_shares(
-        ledger, stream if usual is None else subtract_replacements(stream, usual), basis, edges
-    )
+    flowing = stream if usual is None else stream.minus(usual)
+    shares = edge_subsets.edge_shares(ledger, flowing, basis, edges)
     order = shares.abs().argsort(descending=True, stable=True)
     return tuple(edges[i] for i in order.tolist()), shares[order]
 
@@ -399,15 +371,15 @@ def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: s
 
 
 def _resolve_target(
-    inspector: Inspector, trace: Trace, target: TargetLike, relative: bool
-) -> tuple[LogitTerms, object]:
-    """Return a trace's checked logit terms and a target's direction at the tokens, by readout slot.
+    inspector: Inspector, trace: Trace, target: TargetLike, relative: bool = False
+) -> tuple[LogitTerms, Stream, Tensor]:
+    """Return a trace's checked logit terms, its stream, and a target's direction by readout slot.
 
-    `relative` is that of `resolve_target`.
+    `relative` is that of `resolve_target`. The direction is one at the tokens.
     """
     ledger = checked_logit_terms(inspector, trace)
     resolved = resolve_target(ledger.trace, ledger.readout, target, relative)
-    return ledger, directions(ledger, resolved.direction)[0]
+    return ledger, record_stream(inspector, trace), directions(ledger, resolved.direction)[0]
 
 
 def _check_sum(found, trace: Trace, largest: float | None = None):
