@@ -29,10 +29,8 @@ def pick_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise VitvizError(
-            f"The device {quoted(name)} is not to be had here; expected auto, cpu, cuda, cuda:N or mps. Use"
-            " --device auto."
-        ) from error
+        expected = "expected auto, cpu, cuda, cuda:N or mps. Use --device auto."
+        raise VitvizError(f"The device {quoted(name)} is not to be had here; {expected}") from error
     return device
 
 
@@ -54,9 +52,8 @@ def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
         ones = torch.ones(2, 2, device=device, dtype=DTYPES[name])
         ones.mm(ones)
     except (RuntimeError, TypeError) as error:
-        raise VitvizError(
-            f"{device_name(device)} does not compute in {name}. Use --precision float32."
-        ) from error
+        advice = "Use --precision float32."
+        raise VitvizError(f"{device_name(device)} does not compute in {name}. {advice}") from error
     return DTYPES[name]
 
 

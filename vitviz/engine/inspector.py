@@ -34,7 +34,7 @@ from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
 from vitviz.traces.display import NotebookDisplay
-from vitviz.traces.grid import Grid
+from vitviz.traces.grid import Grid, Size
 from vitviz.traces.head_type import HeadType
 from vitviz.traces.modes import methods_without_modes
 from vitviz.traces.runs import Ablation
@@ -119,16 +119,9 @@ class Inspector(NotebookDisplay):
         4
         """
         overrides = Overrides(
-            heads,
-            mean,
-            std,
-            crop_pct,
-            crop_mode,
-            interpolation,
-            labels=labels,
-            head_type=head_type,
-            bands=bands,
-        )
+            heads, mean, std, crop_pct, crop_mode, interpolation, labels=labels, head_type=head_type,
+            bands=bands
+        )  # fmt: skip
         size = None if size is None else requested_size(size, (0, 0))
         names = None if mapping is None else mapping_at(mapping)
         patch = requested_size(patch, (0, 0)) if patch is not None else None
@@ -195,10 +188,8 @@ class Inspector(NotebookDisplay):
         """
         if self.dtype != "float32":
             name = self.checkpoint.name
-            raise VitvizError(
-                f"Given {name} in {self.dtype}; cosines with given classes are computed in float32. Load it"
-                " with dtype='float32'."
-            )
+            detail = "cosines with given classes are computed in float32. Load it with dtype='float32'."
+            raise VitvizError(f"Given {name} in {self.dtype}; {detail}")
         classes = classes if scale is None else replace(classes, scale=scale)
         return self.with_runner(self.forward.with_classes(classes))
 
@@ -272,18 +263,14 @@ class Inspector(NotebookDisplay):
         prepared, edit = apply_ablation(self.forward, prepared, seen, ablation, other)
         return self.forward.traces([prepared], seen, edit=edit)[0]
 
-    def traces(
-        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False
-    ) -> list[Trace]:
+    def traces(self, prepared: list[Prepared], size: Size, keep_on_device: bool = False) -> list[Trace]:
         """Run one pass on prepared images at a (height, width) and return their traces.
 
         Traces are on the CPU, or with `keep_on_device` on the Inspector's device.
         """
         return self.forward.traces(prepared, size, keep_on_device)
 
-    def batch(
-        self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool = False
-    ) -> TraceBatch:
+    def batch(self, prepared: list[Prepared], size: Size, keep_on_device: bool = False) -> TraceBatch:
         """Run one pass as `traces` and return its record with a leading image axis."""
         return self.forward.batch(prepared, size, keep_on_device)
 
@@ -313,10 +300,8 @@ class Inspector(NotebookDisplay):
 
         >>> inspector.effects(image, target=3).heads  # (layer, head), in logits  # doctest: +SKIP
         """
-        prepared, seen = self.forward.prepare(image, size)
-        return sweeps.sweep_parts(
-            self.forward, prepared, seen, target, heads_as, mlps, other, batch, progress
-        )
+        image = self.forward.prepare(image, size)
+        return sweeps.sweep_parts(self.forward, *image, target, heads_as, mlps, other, batch, progress)
 
     def layer_effects(
         self, image, layer: int, heads_as: str = "mean", size: int | tuple[int, int] | None = None
@@ -337,8 +322,7 @@ class Inspector(NotebookDisplay):
 
         >>> inspector.layer_effects(image, 7)[:, 3]  # on the logit of class 3  # doctest: +SKIP
         """
-        prepared, seen = self.forward.prepare(image, size)
-        return sweeps.layer_effects(self.forward, prepared, seen, layer, heads_as)
+        return sweeps.layer_effects(self.forward, *self.forward.prepare(image, size), layer, heads_as)
 
     def reference(self, size: int | tuple[int, int] | None = None) -> MeanOutputs:
         """Return the mean outputs that replace heads and MLPs; `.sentence` names the images of the mean."""
@@ -402,7 +386,7 @@ class Inspector(NotebookDisplay):
 
         None for a model without such a table.
         """
-        return tracing.position_table(self.placed.at(self.placed.size(size)))
+        return tracing.position_table(self.placed.sized(size))
 
     def position_tables(self, size: tuple[int, int] | None = None) -> list[Float[Tensor, "patch width"]]:
         """Return the `position_table` of this model and of every training snapshot.
@@ -412,11 +396,8 @@ class Inspector(NotebookDisplay):
         table = self.position_table(size)
         if table is None:
             return []
-        tables = snapshots.kept_tensors(self.checkpoint, *TABLES)
-        return [
-            table,
-            *tracing.resize_position_tables(self.model, self.placed.at(self.placed.size(size)), tables),
-        ]
+        sized, tables = self.placed.sized(size), snapshots.kept_tensors(self.checkpoint, *TABLES)
+        return [table, *tracing.resize_position_tables(self.model, sized, tables)]
 
     def position_kind(self) -> str:
         """Return the kind of position encoding: learned, rotary, relative, several joined by +, or none."""
@@ -424,7 +405,7 @@ class Inspector(NotebookDisplay):
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.ModelParts:
         """Return the weights of equations 1 to 4 at an input size: E, the class token, E_pos, the head."""
-        return parts.parts_of(self.placed.at(self.placed.size(size)))
+        return parts.parts_of(self.placed.sized(size))
 
     def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> ReadoutStage:
         """Return the weights from all layers' heads to the logits: W_O, norms, pooling and classifier.
@@ -432,9 +413,8 @@ class Inspector(NotebookDisplay):
         Raises UnsupportedModel, with the reason, for a model whose computation is not understood.
         """
         with self.placed.lock:
-            return readout_stages.readout_stage_of(
-                self.placed.at(self.placed.size(size)), self.checkpoint.name, device
-            )
+            model = self.placed.sized(size)
+            return readout_stages.readout_stage_of(model, self.checkpoint.name, device)
 
     def read_now(
         self, tokens: Float[Tensor, "*image token width"], size: tuple[int, int]
@@ -452,9 +432,8 @@ class Inspector(NotebookDisplay):
 
         Raises VitvizError for a trace of another checkpoint.
         """
-        y = readout_stages.apply_readout(
-            self._behind(trace, "norm and pooling are"), trace.tokens[-1], pre_logits=True
-        )
+        model = self._behind(trace, "norm and pooling are")
+        y = readout_stages.apply_readout(model, trace.tokens[-1], pre_logits=True)
         if y.ndim == 1:
             return y
         # nothing is pooled: follow the query 'auto' of rollout

@@ -30,10 +30,8 @@ class Linear:
     @classmethod
     def from_weights(cls, weight: Tensor, bias: Tensor | None) -> Linear:
         """Return a linear map with float32 copies of weight and bias; zeros if the bias is None."""
-        return cls(
-            tracing.float32_copy(weight),
-            torch.zeros(len(weight)) if bias is None else tracing.float32_copy(bias),
-        )
+        zeros = torch.zeros(len(weight))
+        return cls(tracing.float32_copy(weight), zeros if bias is None else tracing.float32_copy(bias))
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ def parts_of(model: nn.Module) -> ModelParts:
     filters = tracing.patch_filters(model)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
+    linear = classes and isinstance(head, nn.Linear)
     prefix = [tracing.float32_copy(token[0]) for token in tracing.prefix_of(model).values()]
     positions, block = getattr(model, "pos_embed", None), model.blocks[0]
     tabled = isinstance(positions, nn.Parameter) and positions.ndim == 3
@@ -72,11 +71,9 @@ def parts_of(model: nn.Module) -> ModelParts:
         plain_blocks=type(block).__name__ in PRE_NORM,
         layer_scale=scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None))) is not None,
         classes=classes,
-        classifier=Linear.from_weights(head.weight, head.bias)
-        if classes and isinstance(head, nn.Linear)
-        else None,
+        classifier=Linear.from_weights(head.weight, head.bias) if linear else None,
         stem=getattr(model.patch_embed, "backbone", None) is not None,
-    )
+    )  # fmt: skip
 
 
 def findings_of(model: nn.Module, grid: Grid) -> dict[str, str]:

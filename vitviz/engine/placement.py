@@ -17,7 +17,7 @@ from vitviz.engine.forward import capture, copies, tracing
 from vitviz.engine.forward.hooks import Hooks
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.classes import Classes
-from vitviz.traces.grid import Grid
+from vitviz.traces.grid import Grid, Size
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.text_classes import plain_name
 from vitviz.traces.unicode import require_unicode
@@ -52,16 +52,12 @@ def requested_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> 
     try:
         height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
     except (TypeError, ValueError):
-        raise VitvizError(
-            f"Given size={quoted(size)}; expected the input's pixels, a number or (height, width), such"
-            f" as {own}."
-        ) from None
+        expected = f"expected the input's pixels, a number or (height, width), such as {own}"
+        raise VitvizError(f"Given size={quoted(size)}; {expected}.") from None
     return height, width
 
 
-def require_size(
-    size: tuple[int, int], grid: Grid, model: nn.Module, device: torch.device, name: str
-) -> None:
+def require_size(size: Size, grid: Grid, model: nn.Module, device: torch.device, name: str) -> None:
     """Check an input size: VitvizError, with the nearest valid size, if patches do not divide it.
 
     Raises OutOfMemory for a size that does not fit into memory.
@@ -108,7 +104,7 @@ class PlacedModel:
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """Return the patch grid at the checkpoint's own input size, or at another (height, width)."""
-        return tracing.grid_of(self.at(self.size(size)))
+        return tracing.grid_of(self.sized(size))
 
     def on(self, device: str) -> PlacedModel:
         """Return a copy on another device, with its own lock and without hooks; this one stays unchanged."""
@@ -148,6 +144,10 @@ class PlacedModel:
         if pixels != self.preprocessing.size:  # the own size is valid even if patches do not divide it
             require_size(pixels, self.grid(), self.model, self.device, self.checkpoint.name)
         return pixels
+
+    def sized(self, asked: int | tuple[int, int] | None) -> nn.Module:
+        """Return the model at the requested input size; VitvizError if the size does not fit."""
+        return self.at(self.size(asked))
 
     def at(self, size: tuple[int, int]) -> nn.Module:
         """Return the model at an input size.

@@ -12,15 +12,8 @@ from timm.layers import AttentionPoolLatent, RmsNorm, RmsNormFp32
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
-from vitviz.analyses.readout_stage import (
-    AttentionPooling,
-    Head,
-    Length,
-    Norm,
-    Pooling,
-    Projection,
-    ReadoutStage,
-)
+from vitviz.analyses import readout_stage as stages
+from vitviz.analyses.readout_stage import Head, Norm, Pooling, Projection, ReadoutStage
 from vitviz.analyses.upstream import Reader, Side
 from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import inference_context
@@ -32,6 +25,8 @@ from vitviz.traces.localized_text import LocalizedText, message_of, not_applicab
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
 PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
+UNREAD = "its attention pooling is a {kind}, which is not read"
+NO_SUM = "its classifier pools by {kind}, which is no weighted sum of tokens"
 NO_WAY = "its blocks are of the kind {kind}, whose way from head to residual stream is not known"
 _known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]] = WeakKeyDictionary()
 _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
@@ -93,19 +88,14 @@ def pooling_of(model: nn.Module) -> Pooling:
         return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
     if attention is not None:
         if not isinstance(attention, AttentionPoolLatent):
-            given = type(attention).__name__
-            raise _NotUnderstood(
-                LocalizedText("its attention pooling is a {kind}, which is not read", kind=given)
-            )
+            raise _NotUnderstood(LocalizedText(UNREAD, kind=type(attention).__name__))
         first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
         return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
     if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
         return Pooling("class", ((0, 1),), norm, fc_norm)
     if kind in ("avg", ""):
         return Pooling("average", ((0 if include else prefix, None),), norm, fc_norm)
-    raise _NotUnderstood(
-        LocalizedText("its classifier pools by {kind}, which is no weighted sum of tokens", kind=repr(kind))
-    )
+    raise _NotUnderstood(LocalizedText(NO_SUM, kind=repr(kind)))
 
 
 def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
@@ -119,15 +109,14 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
         weights = rows if projection is None else rows @ projection.to(rows)
         constant = torch.zeros_like(added) if bias is None else rows @ bias.to(rows)
         slots = weights.chunk(2 if pooling.kind == "class and average" else 1, dim=1)
-        return Head(slots, constant, length=Length(projection, bias, added))
+        return Head(slots, constant, length=stages.Length(projection, bias, added))
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(head, nn.Linear) for head in heads):
         kind = type(head).__name__
         raise _NotUnderstood(LocalizedText("its classifier is a {kind} and no linear map", kind=kind))
     weights, factor = [frozen_copy(head.weight) for head in heads], 1 / len(heads)
-    biases = [
-        frozen_copy(head.bias) if head.bias is not None else torch.zeros(len(head.weight)) for head in heads
-    ]
+    zeros = torch.zeros(len(weights[0]))
+    biases = [zeros if head.bias is None else frozen_copy(head.bias) for head in heads]
     if pooling.kind == "class and average":
         weights = list(weights[0].chunk(2, dim=1))
     return Head(tuple(weights), biases[0] if factor == 1 else torch.stack(biases).mean(dim=0), factor)
@@ -137,9 +126,8 @@ def projection_of(block: nn.Module) -> Projection:
     """Return the computation between a block's heads and the residual stream."""
     kind = type(block).__name__
     if kind == PARALLEL:
-        if block.attn_out_proj is None:
+        if (projection := block.attn_out_proj) is None:
             raise _NotUnderstood(LocalizedText("its blocks project heads and MLP by one matrix"))
-        projection = block.attn_out_proj
         return Projection(frozen_copy(projection.weight), frozen_copy(projection.bias), scale_of(block.ls))
     if kind not in PRE_NORM + POST_NORM:
         raise _NotUnderstood(LocalizedText(NO_WAY, kind=kind))
@@ -149,9 +137,8 @@ def projection_of(block: nn.Module) -> Projection:
         raise _NotUnderstood(LocalizedText("its attention has a norm and a gate, one behind the other"))
     post = norm_of(block.norm1) if kind in POST_NORM else None
     scale = scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None)))
-    return Projection(
-        frozen_copy(attention.proj.weight), frozen_copy(attention.proj.bias), scale, inner, post
-    )
+    weight, bias = map(frozen_copy, (attention.proj.weight, attention.proj.bias))
+    return Projection(weight, bias, scale, inner, post)
 
 
 def reader_of(block: nn.Module) -> Reader:
@@ -171,29 +158,18 @@ def reader_of(block: nn.Module) -> Reader:
         ones = [getattr(attention, f"{name}_proj") for name in "qkv"]
         weights, biases = [joint.weight for joint in ones], [joint.bias for joint in ones]
     norms = [norm_of(getattr(attention, f"{name}_norm", None)) for name in "qk"]
-    projections = zip(
-        ("query", "key", "value"), weights, biases, (*norms, None), (True, True, False), strict=True
-    )
-    return Reader(
-        norm_of(norm),
-        {
-            name: Side(frozen_copy(weight), frozen_copy(bias), own, turned)
-            for name, weight, bias, own, turned in projections
-        },
-    )
+    both = (map(frozen_copy, weights), map(frozen_copy, biases))
+    sides = map(Side, *both, (*norms, None), (True, True, False))
+    return Reader(norm_of(norm), dict(zip(("query", "key", "value"), sides, strict=True)))
 
 
-def attention_pooling_of(model: nn.Module) -> AttentionPooling:
+def attention_pooling_of(model: nn.Module) -> stages.AttentionPooling:
     """Return the weights of attention pooling with a learned query."""
     pool = model.attn_pool
     inner, projected = pool.kv.weight.shape[0] // 2, isinstance(pool.proj, nn.Linear)
-    return AttentionPooling(
-        value=frozen_copy(pool.kv.weight[inner:]),
-        value_bias=None if pool.kv.bias is None else frozen_copy(pool.kv.bias[inner:]),
-        projection=frozen_copy(pool.proj.weight) if projected else None,
-        projection_bias=frozen_copy(pool.proj.bias) if projected else None,
-        positions=frozen_copy(pool.pos_embed),
-    )
+    value = pool.kv.weight[inner:], None if pool.kv.bias is None else pool.kv.bias[inner:]
+    projection = (pool.proj.weight, pool.proj.bias) if projected else (None, None)
+    return stages.AttentionPooling(*map(frozen_copy, (*value, *projection, pool.pos_embed)))
 
 
 def apply_readout(model: nn.Module, tokens: Tensor, pre_logits: bool = False) -> Tensor:

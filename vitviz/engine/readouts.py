@@ -57,10 +57,8 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
     if kind == "token" and grid.prefix_names[:1] == ("class",):
         return "class"
     if kind not in _KINDS:
-        raise UnsupportedModel(
-            f"The classifier of {name} pools its tokens by {quoted(kind)}, which vitviz does not know. Choose"
-            " another model."
-        )
+        reason = "which vitviz does not know. Choose another model."
+        raise UnsupportedModel(f"The classifier of {name} pools its tokens by {quoted(kind)}, {reason}")
     everything = kind not in ("map", "prr") and grid.prefix and _reads_prefix(model)
     return _KINDS[kind] + (" of all" if everything else "")
 
@@ -94,15 +92,11 @@ def check_readout(model: nn.Module, readout: Readout, grid: Grid, name: str) -> 
         expected = getattr(model, "fc_norm", nn.Identity())(readout.y(tokens)).float()
         features = model.forward_head(tokens, pre_logits=True).float()
     tolerance = 1e-4 if weights.dtype == torch.float32 else 0.05
-    if (
-        features.shape != expected.shape
-        or not (features - expected).abs().max() <= tolerance * features.abs().max()
-    ):
-        raise UnsupportedModel(
-            f"What the classifier of {name} reads cannot be told: it is not the {quoted(readout.name)}"
-            " that its"
-            " settings say. vitviz shows no map rather than a wrong one. Choose a plain Vision Transformer."
-        )
+    same = features.shape == expected.shape
+    if not same or not (features - expected).abs().max() <= tolerance * features.abs().max():
+        detail = f"it is not the {quoted(readout.name)} that its settings say"
+        advice = "vitviz shows no map rather than a wrong one. Choose a plain Vision Transformer."
+        raise UnsupportedModel(f"What the classifier of {name} reads cannot be told: {detail}. {advice}")
 
 
 def readout_weights(

@@ -22,11 +22,12 @@ from vitviz.engine.forks import lock_of
 from vitviz.engine.forward import capture, copies, edits, own_pass, precision, shuffling, tracing
 from vitviz.engine.forward.mean_ablation import MeanOutputCache
 from vitviz.engine.forward.own_model import OwnModel, require_known
-from vitviz.engine.forward.recording import TOLERANCE, check_plain, check_truth
+from vitviz.engine.forward.recording import TOLERANCE, Recording, check_plain, check_truth
 from vitviz.engine.images.preprocess import Prepared, normalised, open_for, prepare
 from vitviz.engine.placement import PlacedModel
 from vitviz.errors import VitvizError
 from vitviz.traces.classes import Classes
+from vitviz.traces.grid import Size
 from vitviz.traces.readout import Readout
 from vitviz.traces.trace import Attention, Deviation, ModelInput, Trace, TraceBatch, select_images
 
@@ -110,26 +111,23 @@ class ForwardRunner:
                 model = change(model)
             # a batch that stays on the device is timed by the check of its numbers, for which the host waits
             start = time.perf_counter()
-            recording, logits, milliseconds = self.run(
-                model, pixels, checking, hooked, edit, wait=not keep_on_device
-            )
+            wait, name = not keep_on_device, placed.checkpoint.name
+            recording, logits, milliseconds = self.run(model, pixels, checking, hooked, edit, wait)
             if first:
-                readouts.check_readout(
-                    model, self._readout(model), tracing.grid_of(model), placed.checkpoint.name
-                )
+                readouts.check_readout(model, self._readout(model), tracing.grid_of(model), name)
             finite = hooked or all_finite(recording.tokens[-1], logits)
             if keep_on_device:
                 milliseconds = 1000 * (time.perf_counter() - start)
             if not finite:
                 raise VitvizError(
-                    f"{placed.checkpoint.name} computed numbers that are not finite, so there is nothing true"
-                    f" to show. Its weights are damaged, or too large for {placed.dtype}."
+                    f"{name} computed numbers that are not finite, so there is nothing true to show. Its"
+                    f" weights are damaged, or too large for {placed.dtype}."
                 )
             readout = self._readout(model, kept)
             read = readouts.readout_weights(model, readout, recording.tokens[-1])
         place = placed.device if keep_on_device else torch.device("cpu")
         shared = {
-            "checkpoint": placed.checkpoint.name, "grid": tracing.grid_of(model), "readout": readout,
+            "checkpoint": name, "grid": tracing.grid_of(model), "readout": readout,
             "labels": placed.labels, "milliseconds": milliseconds, "device": device_name(placed.device),
             "dtype": placed.dtype, "first_pass": first, "kept": kept, "classes": placed.classes,
             "own_head_type": placed.head_type,
@@ -169,9 +167,7 @@ class ForwardRunner:
         return normalised(there, self.placed.preprocessing).to(kind)
 
     @in_float32()
-    def watched(
-        self, prepared: Prepared, size: tuple[int, int], kept: tuple[int, ...] | None = None
-    ) -> edits.Outputs:
+    def watched(self, prepared: Prepared, size: Size, kept: tuple[int, ...] | None = None) -> edits.Outputs:
         """Return the outputs of heads, MLPs and layers in a pass without the user's hooks."""
         with self._looking(size):
             model = self.placed.at(size)
@@ -182,18 +178,14 @@ class ForwardRunner:
     def _compare(self, batch: TraceBatch, prepared: Prepared, size: tuple[int, int]) -> None:
         """Measure, once, the deviation of the model's precision from float32."""
         placed = self.placed
-        with (
-            self._comparing,
-            memory_guard(torch.device("cpu"), f"Comparing {placed.checkpoint.name} with itself in float32"),
-        ):
+        what = f"Comparing {placed.checkpoint.name} with itself in float32"
+        with self._comparing, memory_guard(torch.device("cpu"), what):
             if placed.exact is not None:
                 exact, tensor = copies.resized_copy(placed.exact, size), prepared.tensor
                 if tensor.dtype == torch.uint8:
                     tensor = normalised(tensor, placed.preprocessing)
-                self.deviation, placed.exact = (
-                    precision.deviation(batch[0], exact, tensor[None]),
-                    None,
-                )
+                self.deviation = precision.deviation(batch[0], exact, tensor[None])
+                placed.exact = None
 
     def run(
         self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
@@ -231,9 +223,7 @@ class ForwardRunner:
         layers = tracing.attentions_of([call for (call,) in recording.calls], grid, cpu)
         self._require_truth(recording, select_images(tuple(layers), 0), size)
 
-    def _require_truth(
-        self, recording: capture.Recording, layers: Sequence[Attention], size: tuple[int, int]
-    ) -> None:
+    def _require_truth(self, recording: Recording, layers: Sequence[Attention], size: Size) -> None:
         """Raise UnsupportedModel if the recorded attention is not the model's; else pass this size."""
         tolerance = TOLERANCE[self.placed.dtype]
         check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)

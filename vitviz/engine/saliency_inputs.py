@@ -106,9 +106,8 @@ class SaliencyInputs:
         once: GradientCache = lambda name, make: make(),
     ):  # fmt: skip
         if inspector.dtype != "float32":
-            raise VitvizError(
-                LocalizedText(FLOAT32, checkpoint=inspector.checkpoint.name, dtype=inspector.dtype)
-            )
+            of = {"checkpoint": inspector.checkpoint.name, "dtype": inspector.dtype}
+            raise VitvizError(LocalizedText(FLOAT32, **of))
         self.inspector, self.target, self.patches_as = inspector, target, patches_as
         self._once, self._made = once, {}
         is_trace = isinstance(image, Trace)
@@ -183,9 +182,8 @@ class SaliencyInputs:
     def path(self, steps: int) -> PathGradients:
         """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
         total = torch.zeros_like(self.pixels)
-        nodes, weights = (
-            torch.from_numpy(one).to(self.pixels) for one in np.polynomial.legendre.leggauss(steps)
-        )
+        gauss = np.polynomial.legendre.leggauss(steps)
+        nodes, weights = (torch.from_numpy(one).to(self.pixels) for one in gauss)
         self._require_room(attentions=False, batch=min(_BATCH, steps))
         for some, weight in zip(((1 + nodes) / 2).split(_BATCH), (weights / 2).split(_BATCH), strict=True):
             pixels = (some[:, None, None, None] * self.pixels).requires_grad_()
@@ -233,9 +231,8 @@ class SaliencyInputs:
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
         for kind, depth, constant in gradient_pass.lines:
             constants[kind][depth + 1] += product(constant, slopes[id(constant)]).sum().cpu()
-        weighed = [
-            WeightedAttention(each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions
-        ]
+        pairs = ((each.detach()[0].cpu(), slopes[id(each)][0].cpu()) for each in attentions)
+        weighed = [WeightedAttention(*pair) for pair in pairs]
         activations = activation_slopes = None
         if activation is not None:
             both = activation.detach(), slopes[id(activation)]

@@ -14,13 +14,9 @@ from timm.layers import GluMlp
 from torch import Tensor, nn
 
 from vitviz.engine.checkpoint import Assumption
+from vitviz.engine.formats import overrides
 from vitviz.engine.formats.inference import infer_heads, likely_heads
-from vitviz.engine.formats.overrides import (
-    Overrides,
-    activation_name,
-    possible_block_forms,
-    possible_poolings,
-)
+from vitviz.engine.formats.overrides import Overrides
 
 NORMALISATIONS = {  # for values in [0, 1]
     "ImageNet": Overrides(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
@@ -59,17 +55,14 @@ def model_assumptions(
     if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and infer_heads(tensors) is None:
         counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
         assumed += assumption_with_choices("heads", counts)
-    assumed += [
-        *assumption_with_choices("pool", possible_poolings(model)),
-        *assumption_with_choices("block", possible_block_forms(model)),
-    ]
+    assumed += assumption_with_choices("pool", overrides.possible_poolings(model))
+    assumed += assumption_with_choices("block", overrides.possible_block_forms(model))
     assumed += preprocessing_assumptions(data)
     mlp = getattr(model.blocks[0], "mlp", None)
-    first = activation_name(getattr(mlp, "act", None)) or "gelu"
-    likely = ["gelu", *["quick_gelu"] * ("norm_pre.weight" in tensors), "gelu_tanh", "relu"]
-    assumed += assumption_with_choices(
-        "activation", dict.fromkeys([first, *likely, *["silu"] * isinstance(mlp, GluMlp)])
-    )
+    first = overrides.activation_name(getattr(mlp, "act", None)) or "gelu"
+    likely = [first, "gelu", *["quick_gelu"] * ("norm_pre.weight" in tensors), "gelu_tanh", "relu"]
+    likely += ["silu"] * isinstance(mlp, GluMlp)
+    assumed += assumption_with_choices("activation", dict.fromkeys(likely))
     return *assumed, *assumption_with_choices("epsilon", ("1e-06", "1e-05", "1e-12"))
 
 

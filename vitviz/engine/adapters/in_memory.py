@@ -22,12 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from vitviz.engine import memory, placement, readout_stages
-from vitviz.engine.adapters.own_module import (
-    channels_of,
-    classifier_type,
-    loaded_own,
-    require_normalised,
-)
+from vitviz.engine.adapters.own_module import channels_of, classifier_type, loaded_own, require_normalised
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.adapters.weight_loading import FilledModel, build_empty, fill_weights, fuse_attention
 from vitviz.engine.checkpoint import Checkpoint, Loaded
@@ -37,6 +32,7 @@ from vitviz.engine.formats.families import FAMILIES, require_plain
 from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, to_toml
 from vitviz.engine.formats.overrides import ACTIVATIONS, Overrides, possible_block_forms, possible_poolings
 from vitviz.engine.forward import copies
+from vitviz.engine.forward.own_pass import evaluating
 from vitviz.engine.forward.tracing import grid_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, first_line
@@ -59,9 +55,8 @@ def loaded_of(
     """
     found = {key: value for key, value in (found or {}).items() if value is not None}
     if found and mapping is not None:
-        raise VitvizError(
-            f"Given mapping and {next(iter(found))}; a module with a mapping is read as a timm model."
-        )
+        detail = "a module with a mapping is read as a timm model"
+        raise VitvizError(f"Given mapping and {next(iter(found))}; {detail}.")
     try:
         if not found or not isinstance(model, nn.Module):
             return verified_copy(model, given, size, name, mapping)
@@ -265,13 +260,12 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
 
     Training modes and torch's RNG are restored.
     """
-    modes = [(module, module.training) for module in model.modules()]
     first = next(model.parameters())
     try:
-        model.eval()
         devices = [first.device] if first.device.type == "cuda" else []
         unrounded = torch.autocast(first.device.type, enabled=False)
-        with torch.no_grad(), unrounded, torch.random.fork_rng(devices), _of_whole_images(model) as forward:
+        seeded, whole = torch.random.fork_rng(devices), _of_whole_images(model)
+        with evaluating(model), torch.no_grad(), unrounded, seeded, whole as forward:
             output: Any = forward(_noise(size).to(first.device, first.dtype))
     except VitvizError:
         raise
@@ -280,18 +274,14 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
             f"{kind} cannot be asked for an answer to a batch of two pictures of {size[1]} x {size[2]}"
             f" pixels: {first_line(error)}."
         ) from error
-    finally:
-        for module, training in modes:
-            module.training = training
     for key in ("logits", "last_hidden_state"):
         if isinstance(getattr(output, key, None), Tensor):
             output = getattr(output, key)
     if isinstance(output, tuple | list):
         output = next((value for value in output if isinstance(value, Tensor)), None)
     if not isinstance(output, Tensor) or output.ndim not in (2, 3):
-        raise UnsupportedModel(
-            f"{kind} answers with a {type(output).__name__}, where scores of classes were expected."
-        )
+        expected = "where scores of classes were expected"
+        raise UnsupportedModel(f"{kind} answers with a {type(output).__name__}, {expected}.")
     return output.detach().to("cpu", torch.float32)
 
 
@@ -320,10 +310,8 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
     def theirs(size: tuple[int, int, int]) -> Tensor:
         answers = reference_outputs(model, size, kind)
         if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
-            raise VitvizError(
-                f"{kind} answers the same to every picture, so what it computes cannot be proven. Look once"
-                " its head has been trained."
-            )
+            reason = "so what it computes cannot be proven. Look once its head has been trained."
+            raise VitvizError(f"{kind} answers the same to every picture, {reason}")
         return answers
 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
@@ -332,9 +320,8 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
     if best and best[0][0] > limit:  # try other block forms and poolings
         usual = best[0][1].model
         blocks = [settings.block] if settings.block else possible_block_forms(usual)
-        for block, pool in itertools.product(
-            blocks, [settings.pool] if settings.pool else possible_poolings(usual)
-        ):
+        pools = [settings.pool] if settings.pool else possible_poolings(usual)
+        for block, pool in itertools.product(blocks, pools):
             candidates = nearest_first(replace(settings, block=block, pool=pool))
             best = candidates if candidates[0][0] < best[0][0] else best
             if best[0][0] <= limit:
@@ -391,11 +378,9 @@ def _nearest(
     ours: nn.Module, theirs: Tensor, told: Overrides, epsilons: list[float], kind: str
 ) -> tuple[float, Overrides]:
     """Return the smallest output error, and the settings of activation and epsilon that give it."""
-    candidates = []
-    for activation, epsilon in itertools.product(
-        [told.activation] if told.activation else ACTIVATIONS,
-        [told.epsilon] if told.epsilon else epsilons or _EPSILONS,
-    ):
+    candidates, activations = [], [told.activation] if told.activation else ACTIVATIONS
+    epsilons = [told.epsilon] if told.epsilon else epsilons or _EPSILONS
+    for activation, epsilon in itertools.product(activations, epsilons):
         settings = replace(told, activation=activation, epsilon=epsilon)
         settings.applied(ours, kind)
         size = ours.patch_embed.proj.in_channels, *ours.patch_embed.img_size

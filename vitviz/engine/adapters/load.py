@@ -77,10 +77,8 @@ def load(
         files = files_of(checkpoint, weighed)
     except HubError as error:
         names = [checkpoint.name for checkpoint in checkpoints(folder) if checkpoint.on_disk]
-        raise HubError(
-            f"{error} On this machine:"
-            f" {', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}."
-        ) from error
+        detail = f"{', '.join(names[:8]) or 'nothing yet'}{', …' if len(names) > 8 else ''}"
+        raise HubError(f"{error} On this machine: {detail}.") from error
     # parameters in the safetensors header, else inflated bytes / 4 (float32)
     fits(sum(map(prod, read_shapes(files.weights).values())) or bytes_held(files.weights) // 4)
     # take the files' identity before the weights are read, and reread small files under this identity
@@ -103,35 +101,28 @@ def load(
     filled = load_weights_into(checkpoint, files, tensors, overrides)
     overrides.applied(filled.model, checkpoint.name)
     left_open = (*assumptions.assumption_with_choices("weights", sets), *filled.assumed)
-    filled = replace(
-        filled,
-        data=overrides.data(filled.data),
-        assumed=assumptions.remaining_assumptions(left_open, overrides),
-    )
-    channels, height, width = filled.data["input_size"]
+    left_open = assumptions.remaining_assumptions(left_open, overrides)
+    filled = replace(filled, data=overrides.data(filled.data), assumed=left_open)
     _require_reasonable(filled, checkpoint.name)
     own.prove(filled.model, filled.data, checkpoint.name)
     preprocessing = Preprocessing.from_config(filled.data)
     model = filled.model.eval().requires_grad_(False)
+    notes = (checkpoint.note, *notes, *own.notes, *filled.notes, preprocessing.channels_note)
     known = replace(
-        checkpoint, name=whole_name, architecture=filled.architecture, input_size=(channels, height, width),
+        checkpoint, name=whole_name, architecture=filled.architecture,
+        input_size=tuple(filled.data["input_size"]), note=" ".join(filter(None, notes)),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        note=" ".join(
-            filter(None, (checkpoint.note, *notes, *own.notes, *filled.notes, preprocessing.channels_note))
-        ),
         assumed=(*own.assumed, *filled.assumed), on_disk=True, identity=identity,
     )  # fmt: skip
     classes, called = model.num_classes, f"{filled.architecture.partition('.')[0]}.{filled.tag}"
     if labels and len(labels) != classes:
         raise CheckpointError(f"Given {len(labels)} labels; {checkpoint.name} has {classes} classes.")
     with refusing_malformed_config(checkpoint.name):
-        named = labels_of(files.config, classes, filled.tag)
+        named, head_type = labels_of(files.config, classes, filled.tag), overrides.head_type
         if huggingface.is_transformers(files.config):
             named = huggingface.labels(files.config, classes)
+            head_type = head_type or huggingface.head_type(files.config, classes)
         shared = outputs_projection(files.weights, names, called, classes, bool(labels or named))
-        head_type = overrides.head_type
-        if head_type is None and huggingface.is_transformers(files.config):
-            head_type = huggingface.head_type(files.config, classes)
     if head_type is None and classes == 1 and not shared:
         known, head_type = replace(known, assumed=(*known.assumed, *assumptions.OF_ONE_OUTPUT)), "sigmoid"
     require_head_type(head_type or "softmax", classes, checkpoint.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -144,24 +145,21 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
         try:
             return path, list(model.get_submodule(path).children())
         except AttributeError:
-            raise VitvizError(
-                f"{kind} has no module blocks={quoted(path)}. Its runs are {_describe(_runs(model))}."
-            ) from None
+            advice = f"Its runs are {_describe(_runs(model))}."
+            raise VitvizError(f"{kind} has no module blocks={quoted(path)}. {advice}") from None
     runs = _runs(model)
     if not runs:
         raise UnsupportedModel(
             f"{kind} has no run of equal modules that could be transformer blocks. Name them by blocks='…'."
         )
     sizes = {
-        path: (len(run), sum(parameter.numel() for part in run for parameter in part.parameters()))
+        path: (len(run), sum(one.numel() for part in run for one in part.parameters()))
         for path, run in runs.items()
-    }
+    }  # fmt: skip
     largest = {path: run for path, run in runs.items() if sizes[path] == max(sizes.values())}
     if len(largest) > 1:
-        raise VitvizError(
-            f"{kind} has several runs of equal modules: {_describe(largest)}. Say which are its blocks:"
-            f" blocks={quoted(next(iter(largest)))}."
-        )
+        advice = f"Say which are its blocks: blocks={quoted(next(iter(largest)))}."
+        raise VitvizError(f"{kind} has several runs of equal modules: {_describe(largest)}. {advice}")
     return next(iter(largest.items()))
 
 
@@ -197,16 +195,15 @@ def _size(model: nn.Module) -> tuple[int, int]:
 
 def _first_linear_layer(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None, str]:
     """Return the first convolution or linear layer that runs, and its path and class as a text."""
-    first: list[nn.Module] = []
-    parts = [part for part in own.module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
-    handles = [part.register_forward_pre_hook(lambda part, args: first.append(part)) for part in parts]
-    try:
+    first: list[tuple[nn.Module, str]] = []
+    with ExitStack() as stack:
+        for path, part in own.module.named_modules():
+            if isinstance(part, nn.Conv2d | nn.Linear):
+                found = part, f"{path}: {type(part).__name__}"
+                hook = part.register_forward_pre_hook(lambda part, args, found=found: first.append(found))
+                stack.callback(hook.remove)
         run_pass(own, noise, {}, first_only=True)
-    finally:
-        for handle in handles:
-            handle.remove()
-    paths = {id(part): path for path, part in own.module.named_modules()}
-    return (first[0], f"{paths[id(first[0])]}: {type(first[0]).__name__}") if first else (None, "")
+    return first[0] if first else (None, "")
 
 
 def _grid(
@@ -222,10 +219,8 @@ def _grid(
         if rows * cols and 0 <= tokens - rows * cols <= _MOST_PREFIX:
             break
     else:
-        raise UnsupportedModel(
-            f"{kind} has {tokens} tokens at {height} x {width} pixels, which no grid of square patches gives."
-            " Say patch=(height, width), or another size=…."
-        )
+        reason = "which no grid of square patches gives. Say patch=(height, width), or another size=…."
+        raise UnsupportedModel(f"{kind} has {tokens} tokens at {height} x {width} pixels, {reason}")
     order = _order(own, noise, rows, cols)
     before = tokens - rows * cols
     if sorted(order) != list(range(tokens)):
@@ -261,8 +256,8 @@ def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
     for digit in range(count.bit_length()):
         mixed = first(torch.where((padded >> digit & 1).bool(), other, noise))
         codes += ((mixed - changed).norm(dim=-1) < (mixed - plain).norm(dim=-1)).long() << digit
-    places = {code: place for place, code in enumerate(codes.tolist()) if code}
     before = [place for place, code in enumerate(codes.tolist()) if code == 0]
+    places = {code: place for place, code in enumerate(codes.tolist()) if code}
     return before + [places[code] for code in range(1, count + 1) if code in places]
 
 

@@ -95,24 +95,19 @@ def assign_roles(fits: Mapping[str, set[str]]) -> dict[str, str]:
     open_ = {stem: set(places) for stem, places in fits.items()}
     chosen: dict[str, str] = {}
     while True:
-        only = {stem: next(iter(places)) for stem, places in open_.items() if len(places) == 1}
-        sure = _unique_places(only)
-        if not sure:
-            named = {
-                stem: [place for place in places if _name_fits(stem, place)] for stem, places in open_.items()
-            }
-            sure = _unique_places({stem: places[0] for stem, places in named.items() if len(places) == 1})
-        if not sure:
+        named = {stem: {p for p in places if _name_fits(stem, p)} for stem, places in open_.items()}
+        if not (sure := _unique_places(open_) or _unique_places(named)):
             return chosen
         chosen |= sure
         roles = set(sure.values())
         open_ = {stem: places - roles for stem, places in open_.items() if stem not in chosen}
 
 
-def _unique_places(places: Mapping[str, str]) -> dict[str, str]:
-    """Return the stems whose role no other stem has."""
-    counts = Counter(places.values())
-    return {stem: place for stem, place in places.items() if counts[place] == 1}
+def _unique_places(places: Mapping[str, set[str]]) -> dict[str, str]:
+    """Return the stems of a single role that is the single role of no other stem."""
+    only = {stem: next(iter(some)) for stem, some in places.items() if len(some) == 1}
+    counts = Counter(only.values())
+    return {stem: place for stem, place in only.items() if counts[place] == 1}
 
 
 def _name_fits(stem: str, place: str) -> bool:
@@ -169,9 +164,8 @@ def propose_mapping(tensors: Mapping[str, Tensor]) -> Proposal:
     around = assign_roles({stem: outer_roles(*_shapes(parts), width) for stem, parts in rest.items()})
     stems, roles = {**layer, **rest}, {*chosen.values(), *around.values()}
     places = {stem: f"blocks.{{layer}}.{role}" for stem, role in chosen.items()} | around
-    left = [
-        _telling_part(part) for stem, parts in stems.items() if stem not in places for part in parts.values()
-    ]
+    unplaced = (parts for stem, parts in stems.items() if stem not in places)
+    left = [_telling_part(part) for parts in unplaced for part in parts.values()]
     apart = {role: stems[stem] for stem, role in chosen.items() if role in ATTENTION[:3]}
     placed = {place: stems[stem] for stem, place in places.items() if chosen.get(stem) not in apart}
     stack = {
@@ -251,11 +245,8 @@ def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
     for side, role in (("attn", "norm1"), ("mlp", "norm2")):
         placed = [stem for stem, one in chosen.items() if one.startswith(f"{side}.")]
         free = [stem for stem in stems if stem not in chosen and fits[stem] == {"norm1", "norm2"}]
-        beside = [
-            stem
-            for stem in free
-            if closer_to_placed(stem, placed, [one for one in chosen if one not in placed])
-        ]
+        others = [stem for stem in chosen if stem not in placed]
+        beside = [stem for stem in free if closer_to_placed(stem, placed, others)]
         if role not in chosen.values() and len(beside) == 1:
             chosen[beside[0]] = role
     return chosen
@@ -323,9 +314,8 @@ def in_timms_names(
     mapping, name = mapping_beside(files.weights), checkpoint.name
     path = mapping_file(files.weights).name
     if mapping is not None:
-        return mapping.translated(tensors, name), MappedModel(
-            mapping.given, (f"Its tensors are named by {path}.",)
-        )
+        own = MappedModel(mapping.given, (f"Its tensors are named by {path}.",))
+        return mapping.translated(tensors, name), own
     if files.config or checkpoint.architecture or google.is_google(tensors) or _MARK in tensors:
         return tensors, MappedModel()
     if contrastive.has_both_towers(tensors):

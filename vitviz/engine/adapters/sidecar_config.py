@@ -28,6 +28,8 @@ from vitviz.errors import CheckpointError
 from vitviz.traces.head_type import HeadType
 
 _EPSILON = 1e-6  # timm's
+# settings that timm's form cannot express
+_USUAL = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None, "head_type": "softmax"}
 
 
 def config_of(
@@ -46,10 +48,8 @@ def config_of(
         args["act_layer"] = activation_name(getattr(block.mlp, "act", None))
         args |= {"global_pool": model.global_pool, "pool_include_prefix": model.pool_include_prefix}
     if not args or args["act_layer"] is None or "mlp_layer" in args:
-        raise CheckpointError(
-            f"{name} has parts that its tensors alone do not describe. Write its config.json in timm's form"
-            " yourself: architecture, model_args, pretrained_cfg."
-        )
+        advice = "Write its config.json in timm's form yourself: architecture, model_args, pretrained_cfg."
+        raise CheckpointError(f"{name} has parts that its tensors alone do not describe. {advice}")
     pictures = {
         "input_size": [preprocessing.channels, *preprocessing.size],
         "mean": list(preprocessing.mean), "std": list(preprocessing.std),
@@ -59,11 +59,8 @@ def config_of(
     if labels:
         pictures["label_names"] = list(labels)
     epsilon = next((part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)), _EPSILON)
-    own = {
-        "epsilon": epsilon, "block": block_form(model), "weights": overrides.weights, "head_type": head_type
-    }  # fmt: skip
-    usual = {"epsilon": _EPSILON, "block": "pre-norm", "weights": None, "head_type": "softmax"}
-    own = {key: value for key, value in own.items() if value != usual[key]}
+    own = dict(zip(_USUAL, (epsilon, block_form(model), overrides.weights, head_type), strict=True))
+    own = {key: value for key, value in own.items() if value != _USUAL[key]}
     return {
         "architecture": checkpoint.architecture, "num_classes": args.pop("num_classes"), "model_args": args,
         "pretrained_cfg": pictures, **({"vitviz": own} if own else {}),
@@ -92,10 +89,8 @@ def write_config(
     with refusing(f"{path.name} cannot be written: {{said}}. Write it by hand.", OSError):
         settings = {assumption.name for assumption in checkpoint.assumed}
         if "mapping" in settings and mapping_beside(weights) is None:
-            _write(
-                mapping_file(weights),
-                to_toml(propose_mapping(read_tensors(weights, overrides.weights).tensors).mapping),
-            )
+            tensors = read_tensors(weights, overrides.weights).tensors
+            _write(mapping_file(weights), to_toml(propose_mapping(tensors).mapping))
         _write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path
 
@@ -104,7 +99,7 @@ def own_settings(config: Mapping[str, Any]) -> Overrides:
     """Return the settings of a config that timm's form cannot express, from `vitviz`."""
     own = config.get("vitviz")
     own = own if isinstance(own, Mapping) else {}
-    return Overrides(**{name: own.get(name) for name in ("epsilon", "block", "weights", "head_type")})
+    return Overrides(**{name: own.get(name) for name in _USUAL})
 
 
 def _write(path: Path, text: str) -> None:

@@ -23,18 +23,11 @@ from torch.overrides import TorchFunctionMode
 from vitviz.engine import memory
 from vitviz.engine.adapters import assumptions
 from vitviz.engine.checkpoint import Assumption, Checkpoint
-from vitviz.engine.formats import (
-    dino,
-    google,
-    huggingface,
-    inference,
-    limits,
-    naflex,
-    processors,
-    timm_config,
-)
+from vitviz.engine.formats import dino, google, huggingface, inference, limits, processors, timm_config
 from vitviz.engine.formats.families import architectures, require_plain, timm_module
 from vitviz.engine.formats.folder import file_stem, refusing, refusing_malformed_config
+from vitviz.engine.formats.huggingface import Tensors
+from vitviz.engine.formats.naflex import to_plain_vit
 from vitviz.engine.formats.overrides import Overrides, possible_poolings
 from vitviz.engine.forward.tracing import patch_size
 from vitviz.engine.hub.files import CheckpointFiles, timm_record
@@ -108,30 +101,24 @@ def _by_name(
     if resampled and own:
         state |= {key: tensors[key] for key in resampled if key in tensors}  # original shapes, for the error
         if not any(key in tensors for key in resampled):
-            raise CheckpointError(
-                f"{name} was trained at another size than {architecture}: {', '.join(resampled)} would have"
-                " to be resampled."
-            )
+            detail = f"{', '.join(resampled)} would have to be resampled"
+            raise CheckpointError(f"{name} was trained at another size than {architecture}: {detail}.")
     fill_weights(model, state, name, architecture)
     notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
     if changes:
         words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
         notes.append(f"Otherwise than {architecture}, as the file wants it: {words}.")
     size = tuple(changes.get("img_size", record["input_size"][-2:]))
-    model = naflex.to_plain_vit(model, size, name)
+    model = to_plain_vit(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
     # a fine-tuned model may use another normalisation
-    left_open = [*assumptions.preprocessing_assumptions(data)] if changes.get("num_classes") else []
+    left_open = assumptions.preprocessing_assumptions(data) if changes.get("num_classes") else ()
     if "global_pool" in changes:
-        left_open += assumptions.assumption_with_choices("pool", possible_poolings(model))
-    return FilledModel(
-        model, architecture, data, str(record.get("tag") or ""), tuple(notes), tuple(left_open)
-    )
+        left_open += tuple(assumptions.assumption_with_choices("pool", possible_poolings(model)))
+    return FilledModel(model, architecture, data, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
-def _by_config(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, told: Overrides
-) -> FilledModel:
+def _by_config(config: Mapping[str, Any], tensors: Tensors, name: str, told: Overrides) -> FilledModel:
     """Fill the model of a folder in timm's local-dir form, with timm's interpretation of its config."""
     architecture = str(config["architecture"])
     require_plain(architecture)
@@ -142,16 +129,14 @@ def _by_config(
     state, resampled = _converted(tensors, model, architecture)
     state |= {key: tensors[key] for key in resampled if key in tensors}
     fill_weights(model, state, name, f"its config.json ({architecture})")
-    model = naflex.to_plain_vit(model, tuple(record["input_size"][-2:]), name)
+    model = to_plain_vit(model, tuple(record["input_size"][-2:]), name)
     known = config.get("pretrained_cfg") is not None or "mean" in config
     left_open = () if known else assumptions.preprocessing_assumptions(record)
     notes = [] if told.normalised and not known else notes
     return FilledModel(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
-def _by_transformers(
-    files: CheckpointFiles, tensors: Mapping[str, Tensor], name: str, told: Overrides
-) -> FilledModel:
+def _by_transformers(files: CheckpointFiles, tensors: Tensors, name: str, told: Overrides) -> FilledModel:
     """Build the model that a folder's transformers config.json describes, and fill it with tensors.
 
     `tensors` are in timm's layout; `told` are the user's settings.
@@ -167,9 +152,7 @@ def _by_transformers(
     return FilledModel(model, entry, data, notes=tuple(notes), assumed=left_open)
 
 
-def _by_file_name(
-    weights: Path, tensors: Mapping[str, Tensor], name: str, told: Overrides
-) -> FilledModel | None:
+def _by_file_name(weights: Path, tensors: Tensors, name: str, told: Overrides) -> FilledModel | None:
     """Fill the architecture in a file's name, such as deit_tiny_patch16_224-a1311bcf.pth, if the tensors fit.
 
     Returns None otherwise. Only a file with exactly timm's name needs no assumptions; a name with another
@@ -204,18 +187,15 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     fill_weights(model, state, name, f"what its tensors tell ({architecture})")
     usual = "one half" if heads else assumptions.family_normalisation(tensors, name)
     if args["pre_norm"] and told.activation is None:
-        notes.append(
-            "The file does not tell its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
-        )
-    if told.normalised:
-        pass  # stated by the user
-    elif usual is None:
+        gelu = "GELU was assumed (OpenAI's CLIP uses QuickGELU)"
+        notes.append(f"The file does not tell its activation; {gelu}.")
+    if usual is None and not told.normalised:
         notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
-    elif not heads:
+    elif not heads and not told.normalised:
         notes.append(f"Its normalisation (mean and deviation) is that of its family: {usual}.")
     data = {**assumptions.NORMALISATIONS[usual or "ImageNet"].said(), "interpolation": "bicubic"}
-    data |= {"input_size": (args["in_chans"], *args["img_size"])}
-    data |= {"crop_pct": 0.9 if args["img_size"][0] >= 128 else 1.0}
+    size, crop = (args["in_chans"], *args["img_size"]), 0.9 if args["img_size"][0] >= 128 else 1.0
+    data |= {"input_size": size, "crop_pct": crop}
     left_open = () if heads else assumptions.model_assumptions(model, tensors, data, told.heads is not None)
     return FilledModel(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
 
@@ -257,9 +237,7 @@ class _Counted(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def build_empty(
-    build: Callable[..., nn.Module], name: str, tensors: Mapping[str, Tensor], **changes: Any
-) -> nn.Module:
+def build_empty(build: Callable[..., nn.Module], name: str, tensors: Tensors, **changes: Any) -> nn.Module:
     """Build a model on torch's meta device, which takes no memory until the model is filled.
 
     `tensors` are the weights for the model. Raises CheckpointError if the model cannot be built with these
@@ -271,9 +249,8 @@ def build_empty(
         f"{name} describes a model that its file cannot fill: it has more than {most:,} tensors, and the file"
         f" {len(tensors):,}{_size_arguments(changes)}. Correct its config.json or architecture."
     )
-    unbuilt = (
-        f"{name} describes a model that cannot be built: {{said}}. Check its config.json or architecture."
-    )
+    unbuilt = f"{name} describes a model that cannot be built: {{said}}."
+    unbuilt += " Check its config.json or architecture."
     with refusing(unbuilt, *_UNBUILT), torch.device("meta"), _Counted(most, too_many):
         model = build(**changes).float()  # independent of torch's default dtype
     needed, available = (sum(map(Tensor.numel, those.values())) for those in (model.state_dict(), tensors))
@@ -328,9 +305,7 @@ def _size_arguments(changes: Mapping[str, Any]) -> str:
     return f" ({', '.join(sizes)[:200]})" if sizes else ""
 
 
-def _converted(
-    tensors: Mapping[str, Tensor], model: nn.Module, architecture: str
-) -> tuple[dict[str, Tensor], list[str]]:
+def _converted(tensors: Tensors, model: nn.Module, architecture: str) -> tuple[dict[str, Tensor], list[str]]:
     """Return the tensors after timm's conversion for a family (CLIP, DINOv2, EVA, …), and resampled names."""
     module = sys.modules[timm.models.model_entrypoint(architecture.partition(".")[0]).__module__]
     adapts = timm_module(architecture) in ("vision_transformer", "deit")
@@ -359,9 +334,8 @@ def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]
         changes["global_pool"] = "avg"
     table, own = tensors.get("pos_embed"), model.state_dict().get("pos_embed")
     if table is not None and own is not None and table.ndim == 3 and table.shape[1] != own.shape[1]:
-        patches = model.patch_embed.num_patches
-        side = inference.grid_side(table.shape[1], own.shape[1] - patches)
-        if side:
+        prefix = own.shape[1] - model.patch_embed.num_patches
+        if side := inference.grid_side(table.shape[1], prefix):
             rows, cols = patch_size(model.patch_embed)
             changes["img_size"] = (side * rows, side * cols)
     return changes

@@ -51,8 +51,5 @@ def outputs_projection(weights: Path, tensors: Iterable[str], name: str, outputs
     model = read_json(beside).get("model_cfg") if beside.is_file() else None
     if isinstance(model, Mapping) and model.get("embed_dim") == outputs or any(map(_TEXTS.match, tensors)):
         return True
-    return (
-        is_contrastive_name(name)
-        and is_model_pretrained(name)
-        and get_pretrained_cfg(name).num_classes == outputs
-    )
+    known = is_contrastive_name(name) and is_model_pretrained(name)
+    return known and get_pretrained_cfg(name).num_classes == outputs

@@ -75,9 +75,8 @@ def require_plain(architecture: str) -> None:
         instead = f" Close to it: {', '.join(close)}." if close else ""
         raise CheckpointError(f"timm has no architecture {quoted(architecture)}.{instead}")
     if reason := refusal(architecture):
-        raise UnsupportedModel(
-            f"{architecture} {reason}. Choose a plain Vision Transformer such as vit_base_patch16_224."
-        )
+        advice = "Choose a plain Vision Transformer such as vit_base_patch16_224."
+        raise UnsupportedModel(f"{architecture} {reason}. {advice}")
 
 
 def transformers_refusal(model_type: str) -> str | None:

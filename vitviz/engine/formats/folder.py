@@ -113,9 +113,8 @@ def shard_names(index: Path) -> dict[str, set[str]]:
     """
     tensors = read_json(index).get("weight_map")
     if not isinstance(tensors, dict) or not tensors:
-        raise CheckpointError(
-            f"{_place(index)} has no weight_map from tensors to files. Save or download it again."
-        )
+        advice = "Save or download it again."
+        raise CheckpointError(f"{_place(index)} has no weight_map from tensors to files. {advice}")
     ending = "." + index.name.removesuffix(".index.json").rpartition(".")[2]
     names: dict[str, set[str]] = {}
     for tensor, name in tensors.items():
@@ -147,9 +146,8 @@ def shards(index: Path) -> dict[Path, set[str]]:
     homes = (index.parent.resolve(), index.resolve().parent)
     for path in paths:
         if not any(path.resolve().is_relative_to(home) for home in homes):
-            raise CheckpointError(
-                f"{_place(path)} was not opened: it is a link out of its folder. Put the file itself there."
-            )
+            advice = "Put the file itself there."
+            raise CheckpointError(f"{_place(path)} was not opened: it is a link out of its folder. {advice}")
     return paths
 
 

@@ -36,11 +36,10 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     layer and the classifier alone would give meaningless logits. Raises CheckpointError for an archive that
     `is_google`, but whose arrays are not shaped like Google's.
     """
-    wrong = (
-        f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise ({{why}})."
-    )
+    wrong = f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise"
     # einops' error is a RuntimeError
-    with refusing(f"{wrong} Download it again.", KeyError, ValueError, IndexError, RuntimeError):
+    kinds = KeyError, ValueError, IndexError, RuntimeError
+    with refusing(f"{wrong} ({{why}}). Download it again.", *kinds):
         return _converted(arrays)
 
 
@@ -85,10 +84,9 @@ def _top(key: str, stem_only: bool) -> str:
     if module in _TOP and kind in _KIND:
         place = f"{_TOP[module]}.{_KIND[kind]}"
         return place.replace(".stem.", ".") if stem_only else place
-    unit = _STEM.match(key)
-    if unit:
-        stage, block, layer, index, kind = int(unit[1]) - 1, int(unit[2]) - 1, unit[3], unit[4], unit[5]
-        layer = "conv" if layer == "conv" else "norm"
+    if unit := _STEM.match(key):
+        stage, block, index, kind = int(unit[1]) - 1, int(unit[2]) - 1, unit[4], unit[5]
+        layer = "conv" if unit[3] == "conv" else "norm"
         inner = f"downsample.{layer}" if index == "_proj" else f"{layer}{index}"
         return f"patch_embed.backbone.stages.{stage}.blocks.{block}.{inner}.{_KIND[kind]}"
     return key
@@ -115,10 +113,9 @@ def _block(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
             if role != "out":
                 flat = "width head dim -> (head dim) width" if kind == "weight" else "head dim -> (head dim)"
                 joined[kind][role] = rearrange(value, flat)
-            elif kind == "weight":
-                block["attn.proj.weight"] = rearrange(value, "head dim width -> width (head dim)")
             else:
-                block["attn.proj.bias"] = value
+                turned = value if kind == "bias" else rearrange(value, "head dim width -> width (head dim)")
+                block[f"attn.proj.{kind}"] = turned
         elif match := _MLP.match(part):
             turned = value.mT if match[2] == "kernel" else value
             block[f"mlp.fc{int(match[1]) + 1}.{_KIND[match[2]]}"] = turned

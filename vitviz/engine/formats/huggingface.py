@@ -79,10 +79,8 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
             continue
         new = timm_name(name)
         if new in renamed:
-            raise CheckpointError(
-                f"Its file holds both {theirs[new]} and {name}, where a {kind} model of timm's has one {new}."
-                " Choose another checkpoint."
-            )
+            expected = f"where a {kind} model of timm's has one {new}. Choose another checkpoint."
+            raise CheckpointError(f"Its file holds both {theirs[new]} and {name}, {expected}")
         renamed[new], theirs[new] = value, name
     renamed = _joined(renamed)
     # timm builds DINOv3 from EVA, which names LayerScale as BEiT does
@@ -119,6 +117,7 @@ def _renamed(name: str, rules: list[tuple[str, str]]) -> str:
 
 
 Built = tuple[Callable[[], nn.Module], str]  # builder of the empty model, and its name in timm
+Kind = tuple[type[nn.Module], str | None]  # its class, and its name in timm; None: by its sizes
 Args = dict[str, Any]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
@@ -156,22 +155,18 @@ class ClassOnlyReadout(VisionTransformerDistilled):
         return x if pre_logits else self.head(x)
 
 
-def _vit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """Return the builder of a plain ViT (ViT, ViT-MAE), and timm's name of its architecture."""
-    return partial(VisionTransformer, **args), _plain_entry(args)
+def _vit(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
+    """Return the class of a plain ViT (ViT, ViT-MAE)."""
+    return VisionTransformer, None
 
 
-def _deit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """Return the builder of a DeiT and its timm name.
-
-    Its classifier reads only the class token if the tensors have no `head_dist`.
-    """
-    kind = VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout
-    return partial(kind, **args), _plain_entry(args)
+def _deit(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
+    """Return DeiT's class; the classifier reads only the class token if there is no `head_dist`."""
+    return (VisionTransformerDistilled if "head_dist.weight" in tensors else ClassOnlyReadout), None
 
 
-def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """Return the builder of a DINOv2 and its timm name.
+def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
+    """Add DINOv2's arguments and return its class.
 
     A classifier reads class token and patch mean. CheckpointError if the input is not square.
     """
@@ -181,35 +176,32 @@ def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     args |= {"init_values": 1e-5, "reg_tokens": registers, "no_embed_class": registers > 0}
     if config.get("use_swiglu_ffn"):
         args |= {"mlp_layer": SwiGLUPacked, "act_layer": "silu"}
-    kind = ClassAndMeanReadout if args["num_classes"] else VisionTransformer
-    return partial(kind, **args), _plain_entry(args)
+    return (ClassAndMeanReadout if args["num_classes"] else VisionTransformer), None
 
 
-def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
+def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
     """Return timm's BEiT for transformers' settings; refuse activations and sizes that timm lacks."""
     if args.pop("act_layer") != "gelu":
-        raise CheckpointError(
-            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's BEiT has gelu alone."
-        )
+        detail = "timm's BEiT has gelu alone"
+        raise CheckpointError(f"{name} uses the activation {quoted(config['hidden_act'])}; {detail}.")
     if args["img_size"][0] != args["img_size"][1]:
         raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "BEiT"))
     averaged = "fc_norm.weight" in tensors
     args |= {
         "qkv_bias": True,  # except for the keys
-        "global_pool": "avg" if averaged else "token",
-        "use_fc_norm": averaged,
+        "global_pool": "avg" if averaged else "token", "use_fc_norm": averaged,
         "init_values": 0.1 if "blocks.0.gamma_1" in tensors else None,
         "use_abs_pos_emb": bool(config.get("use_absolute_position_embeddings")),
         "use_rel_pos_bias": bool(config.get("use_relative_position_bias")),
         "use_shared_rel_pos_bias": bool(config.get("use_shared_relative_position_bias")),
-    }
+    }  # fmt: skip
     size = "large" if args["depth"] >= 24 else "base"
     entry = f"beit_{size}_patch{args['patch_size']}_{args['img_size'][0]}"
-    return partial(Beit, **args), entry if timm.is_model(entry) else "beit_base_patch16_224"
+    return Beit, entry if timm.is_model(entry) else "beit_base_patch16_224"
 
 
-def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """Return the builder of a DINOv3 without classifier, as timm's EVA, and its name in timm.
+def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
+    """Return timm's EVA for a DINOv3 without classifier, and its name in timm.
 
     Raise CheckpointError for biases or an activation that timm's DINOv3 does not have.
     """
@@ -224,10 +216,8 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     needed = "silu" if gated else "gelu"
     if args.pop("act_layer") != needed:
         which = "a gated" if gated else "an ungated"
-        raise CheckpointError(
-            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's DINOv3 has {needed} in"
-            f" {which} MLP."
-        )
+        detail = f"timm's DINOv3 has {needed} in {which} MLP"
+        raise CheckpointError(f"{name} uses the activation {quoted(config['hidden_act'])}; {detail}.")
     args |= {
         "qkv_bias": biased, "swiglu_mlp": gated, "global_pool": "token", "use_fc_norm": False,
         # gate and value share a matrix
@@ -240,19 +230,13 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
     size = DINOV3.get((args["embed_dim"], args["depth"]), "small")
     size += "_plus" if gated and size == "small" else ""
     entry = f"vit_{size}_patch16_dinov3{'_qkvb' if biased else ''}"
-    return partial(Eva, **args), entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
+    return Eva, entry if timm.is_model(entry) else "vit_small_patch16_dinov3"
 
 
-def _tower(args: Args, config: Config, tensors: Tensors, name: str) -> Built:
-    """Return the builder of the image tower of CLIP or SigLIP, and timm's name of its architecture."""
+def _tower(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
+    """Add the arguments of the image tower of CLIP or SigLIP and return its class."""
     args |= towers.model_arguments(tensors)
-    return partial(VisionTransformer, **args), _plain_entry(args)
-
-
-def _plain_entry(args: Args) -> str:
-    """Return timm's name of the plain ViT with these arguments' width, depth, heads and sizes."""
-    numbers = (args[name] for name in ("embed_dim", "depth", "num_heads", "patch_size"))
-    return entry_name(*numbers, args["img_size"][0])
+    return VisionTransformer, None
 
 
 # MAE: the encoder, applied to all patches; masking is for training
@@ -284,37 +268,31 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
         reason = transformers_refusal(kind)
         if reason:
             raise UnsupportedModel(f"{name}: {kind} {reason}. Choose a plain Vision Transformer.")
-        raise CheckpointError(
-            f"{name} is of transformers' type {quoted(kind)}; {', '.join(_BUILDERS)} are read. Convert"
-            " it to timm's layout, or choose another."
-        )
+        detail = f"{', '.join(_BUILDERS)} are read. Convert it to timm's layout, or choose another."
+        raise CheckpointError(f"{name} is of transformers' type {quoted(kind)}; {detail}")
     activation, known = str(config.get("hidden_act", "gelu")), ", ".join(_ACTIVATIONS)
     if activation not in _ACTIVATIONS:
         raise CheckpointError(f"{name} uses the activation {quoted(activation)}; {known} are read.")
     hidden = tensors.get("blocks.0.mlp.fc1.weight")
     if hidden is None:
-        raise CheckpointError(
-            f"{name} does not hold the weights of a {kind} model: its file begins with"
-            f" {', '.join(list(tensors)[:3])}."
-        )
+        detail = f"its file begins with {', '.join(list(tensors)[:3])}"
+        raise CheckpointError(f"{name} does not hold the weights of a {kind} model: {detail}.")
     limits.require_depth(config["num_hidden_layers"], tensors, name)
     width = config["hidden_size"]
     patch = height_and_width(config.get("patch_size", 16))
     args: Args = {
-        "img_size": height_and_width(config.get("image_size", 224)),
-        "in_chans": config.get("num_channels", 3),
-        "patch_size": patch[0] if patch[0] == patch[1] else patch,
-        "embed_dim": width,
-        "depth": config["num_hidden_layers"],
-        "num_heads": config["num_attention_heads"],
+        "img_size": height_and_width(config.get("image_size", 224)), "embed_dim": width,
+        "in_chans": config.get("num_channels", 3), "patch_size": patch[0] if patch[0] == patch[1] else patch,
+        "depth": config["num_hidden_layers"], "num_heads": config["num_attention_heads"],
         "mlp_ratio": (len(hidden) + 0.5) / width,  # timm takes the floor of ratio * width
-        "qkv_bias": bool(config.get("qkv_bias", True)),
-        "act_layer": _ACTIVATIONS[activation],
+        "qkv_bias": bool(config.get("qkv_bias", True)), "act_layer": _ACTIVATIONS[activation],
         "norm_layer": partial(LayerNorm, eps=config.get("layer_norm_eps", 1e-12)),
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else 0,
-    }
-    build, entry = _BUILDERS[kind](args, config, tensors, name)
-    return lambda: mark_as_transformers(build(), antialias=kind == "dinov2_with_registers"), entry
+    }  # fmt: skip
+    model, entry = _BUILDERS[kind](args, config, tensors, name)
+    numbers = (args[one] for one in ("embed_dim", "depth", "num_heads", "patch_size"))
+    entry = entry or entry_name(*numbers, args["img_size"][0])
+    return lambda: mark_as_transformers(model(**args), antialias=kind == "dinov2_with_registers"), entry
 
 
 _PROBLEMS: dict[Any, HeadType] = {
@@ -333,10 +311,8 @@ def head_type(config: Mapping[str, Any], outputs: int) -> HeadType:
     """
     problem = config.get("problem_type")
     if problem not in _PROBLEMS:
-        raise CheckpointError(
-            f"The config's problem_type is {quoted(problem)}; expected one of"
-            f" {', '.join(list(_PROBLEMS)[1:])}."
-        )
+        expected = f"expected one of {', '.join(list(_PROBLEMS)[1:])}"
+        raise CheckpointError(f"The config's problem_type is {quoted(problem)}; {expected}.")
     kind = _PROBLEMS[problem]
     return "sigmoid" if kind == "softmax" and outputs == 1 else kind
 

@@ -66,9 +66,8 @@ def architecture_of(
     width, channels, *patch = patches.shape
     heads, notes = _heads(tensors, width) if heads is None else (heads, [])
     if width % heads:
-        raise CheckpointError(
-            f"{name} cannot have {heads} heads: its width of {width} does not divide into them."
-        )
+        detail = f"its width of {width} does not divide into them"
+        raise CheckpointError(f"{name} cannot have {heads} heads: {detail}.")
     rows, no_embed_class = _grid(tensors, name)
     args: dict[str, Any] = {
         "embed_dim": width, "depth": depth, "num_heads": heads, "in_chans": channels,
@@ -116,18 +115,16 @@ def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
     if counted is not None:
         return counted, []
     heads = _HEADS.get(width) or likely_heads(width)[0]
-    return heads, [
-        f"The file does not tell its number of heads; {heads} of {width // heads} dimensions were assumed."
-    ]
+    assumed = f"{heads} of {width // heads} dimensions were assumed"
+    return heads, [f"The file does not tell its number of heads; {assumed}."]
 
 
 def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
     """Return the rows of the (square) grid, and True if the prefix tokens have no position embedding."""
     table = tensors.get("pos_embed")
     if table is None or table.ndim != 3:
-        raise CheckpointError(
-            f"{name} has no table of absolute positions, so its image size cannot be told. {_HOW_TO_TELL}"
-        )
+        reason = f"so its image size cannot be told. {_HOW_TO_TELL}"
+        raise CheckpointError(f"{name} has no table of absolute positions, {reason}")
     prefix = sum(tensors[key].shape[1] for key in ("cls_token", "dist_token", "reg_token") if key in tensors)
     for counted, no_embed_class in ((prefix, False), (0, True)):
         rows = grid_side(table.shape[1], counted)
@@ -143,10 +140,8 @@ def _parts(tensors: Mapping[str, Tensor], width: int) -> dict[str, Any]:
     """Return timm arguments for the optional parts of blocks and embedding."""
     missing = [one for one in _MLP if one not in tensors]
     if missing:
-        raise CheckpointError(
-            f"The MLP is not a plain one: {missing[0]} is missing, as in blocks with a gated MLP (SwiGLU)."
-            f" {_HOW_TO_TELL}"
-        )
+        detail = f"{missing[0]} is missing, as in blocks with a gated MLP (SwiGLU). {_HOW_TO_TELL}"
+        raise CheckpointError(f"The MLP is not a plain one: {detail}")
     hidden, back = tensors[_MLP[0]].shape[0], tensors[_MLP[1]].shape[1]
     parts: dict[str, Any] = {
         "mlp_ratio": (hidden + 0.5) / width,  # timm takes the floor of ratio * width

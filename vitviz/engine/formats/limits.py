@@ -49,10 +49,8 @@ def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
 def require_held(asked: int, path: Path, own: int) -> None:
     """Raise CheckpointError if tensors need far more bytes than their file (expanded or shared storage)."""
     if asked > _OVERLAP * own:
-        raise CheckpointError(
-            f"{path.name} has {size(own)}, but its tensors ask for {size(asked)}: they are expanded, or share"
-            " their numbers. Save them with .contiguous().clone()."
-        )
+        detail = "they are expanded, or share their numbers. Save them with .contiguous().clone()."
+        raise CheckpointError(f"{path.name} has {size(own)}, but its tensors ask for {size(asked)}: {detail}")
 
 
 def size(count: int) -> str:

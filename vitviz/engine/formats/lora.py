@@ -39,10 +39,8 @@ def merge_adapter(
         if not factor:  # a classifier may be new
             tensors[key] = value
         elif key not in base:
-            raise CheckpointError(
-                f"{name} is a LoRA adapter of {module}, which its base model does not have. Correct"
-                f" base_model_name_or_path in its {CONFIG}."
-            )
+            reason = f"which its base model does not have. Correct base_model_name_or_path in its {CONFIG}."
+            raise CheckpointError(f"{name} is a LoRA adapter of {module}, {reason}")
         elif factor == "A.weight":
             patterns = (config.get("alpha_pattern") or {}).items()
             fits = (alpha for pattern, alpha in patterns if re.fullmatch(rf"(.*\.)?({pattern})", module))

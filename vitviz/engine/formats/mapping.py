@@ -106,9 +106,8 @@ class NameMap:
         for ours, parts in self.stack.items():
             for place, pattern in enumerate(parts):
                 if match := _match(pattern, theirs):
-                    targets.append(
-                        (_fill_pattern(ours, match), (place, int(match.groupdict().get("head") or 0)))
-                    )
+                    head = int(match.groupdict().get("head") or 0)
+                    targets.append((_fill_pattern(ours, match), (place, head)))
         return targets
 
     def _parts(self, ours: str) -> int:
@@ -254,10 +253,8 @@ def parse_mapping(text: str, name: str) -> NameMap:
         )
     patterns = [*content.get("names", {}), *content.get("stack", {}), *texts]
     if strange := [name for name in patterns if len(_STANDS.findall(name)) > MOST or _OTHER.search(name)]:
-        raise CheckpointError(
-            f"{name} has {quoted(strange[0])}; in a name stand at most {MOST} of {{layer}}, {{head}} and *,"
-            " and no other braces."
-        )
+        detail = f"in a name stand at most {MOST} of {{layer}}, {{head}} and *, and no other braces"
+        raise CheckpointError(f"{name} has {quoted(strange[0])}; {detail}.")
     mapping = NameMap(**content)
     # validates [model] before any tensor is read
     mapping.given  # noqa: B018, access raises for invalid settings
@@ -274,9 +271,8 @@ def to_toml(mapping: NameMap) -> str:
     [model]
     heads = 3
     """
-    literal = partial(
-        json.dumps, ensure_ascii=False
-    )  # strings, numbers and lists have the same syntax in TOML
+    # strings, numbers and lists have the same syntax in TOML
+    literal = partial(json.dumps, ensure_ascii=False)
     lists = {"leave_out": mapping.leave_out, "transpose": mapping.transpose}
     blocks = [[f"{key} = {literal(list(values))}" for key, values in lists.items() if values]]
     for title, table in (("names", mapping.names), ("stack", mapping.stack), ("model", mapping.model)):

@@ -14,6 +14,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from vitviz.errors import UnsupportedModel
+from vitviz.traces.grid import Size
 
 _SAME = (
     "blocks", "norm_pre", "norm", "attn_pool", "fc_norm", "head_drop", "head", "global_pool", "num_classes",
@@ -42,9 +43,7 @@ class NaFlexAtOneSize(VisionTransformer):
         embeds.cls_token = embeds.reg_token = None
         self._interpolate()
 
-    def set_input_size(
-        self, img_size: tuple[int, int] | None = None, patch_size: tuple[int, int] | None = None
-    ) -> None:
+    def set_input_size(self, img_size: Size | None = None, patch_size: Size | None = None) -> None:
         """Set the sizes of image and patch (height, width), and resize the position table.
 
         None keeps a size.

@@ -41,9 +41,7 @@ class PostBlock(Block):
 
 
 # Norm placement: x + f(norm(x)), x + norm(f(x)) or norm(x + f(x)). The same tensors fit all three.
-BLOCKS: dict[str, type[nn.Module]] = {
-    "pre-norm": Block, "res-post-norm": ResPostBlock, "post-norm": PostBlock,
-}  # fmt: skip
+BLOCKS = {"pre-norm": Block, "res-post-norm": ResPostBlock, "post-norm": PostBlock}
 # Pooling names of `Trace.pool` -> timm's. "… of all" pools all tokens, otherwise only the patches.
 _POOLS = {"class": "token", "average": "avg", "max": "max", "average and max": "avgmax", "attention": "map"}
 POOLS = (*_POOLS, *(f"{pool} of all" for pool in _POOLS if pool != "class"))
@@ -82,9 +80,8 @@ class Overrides:
         if self.bands is not None:
             bands = tuple(self.bands) if isinstance(self.bands, tuple | list) else (self.bands,)
             if any(whole_number(band) is None for band in bands):
-                raise VitvizError(
-                    f"Given bands={quoted(self.bands)}; expected one or three channels, counted from 0."
-                )
+                expected = "one or three channels, counted from 0"
+                raise VitvizError(f"Given bands={quoted(self.bands)}; expected {expected}.")
             object.__setattr__(self, "bands", bands)
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
@@ -93,16 +90,12 @@ class Overrides:
         named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():
-            if name in settings and settings[name] not in known:
-                raise VitvizError(
-                    f"Given {name}={quoted(settings[name])}; expected one of {', '.join(known)}."
-                )
+            if (value := settings.get(name)) is not None and value not in known:
+                raise VitvizError(f"Given {name}={quoted(value)}; expected one of {', '.join(known)}.")
         for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
-            value = settings.get(name, most)
+            value, expected = settings.get(name, most), f"a number above 0 and up to {most:g}"
             if not (isinstance(value, int | float) and 0 < value <= most):
-                raise VitvizError(
-                    f"Given {name}={quoted(value)}; expected a number above 0 and up to {most:g}."
-                )
+                raise VitvizError(f"Given {name}={quoted(value)}; expected {expected}.")
 
     def __bool__(self) -> bool:
         return bool(self.said())
@@ -176,10 +169,8 @@ class Overrides:
             model.global_pool, model.pool_include_prefix = _POOLS[kind], kind != self.pool
         if self.block is not None and self.block != block_form(model):
             if self.block not in possible_block_forms(model):
-                raise CheckpointError(
-                    f"{name} cannot have blocks in {self.block} form: its parts, such as LayerScale, fix"
-                    " where its norms stand."
-                )
+                detail = "its parts, such as LayerScale, fix where its norms stand"
+                raise CheckpointError(f"{name} cannot have blocks in {self.block} form: {detail}.")
             for block in model.blocks:
                 block.__class__ = BLOCKS[self.block]  # same modules, other order
 
@@ -251,9 +242,8 @@ def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
     if width % heads or fixed or not isinstance(getattr(attention, "proj", None), nn.Linear):
         divides = f"its width {width} does not divide into them"
         why = "its norms of queries and keys fix them" if fixed else divides
-        raise CheckpointError(
-            f"{name} cannot have {heads} heads: {why}. It was built with {attention.num_heads}."
-        )
+        detail = f"It was built with {attention.num_heads}."
+        raise CheckpointError(f"{name} cannot have {heads} heads: {why}. {detail}")
     attention.num_heads, attention.head_dim = heads, width // heads
     attention.scale = attention.head_dim**-0.5
 
@@ -266,10 +256,8 @@ def _by_channel(name: str, value: Any) -> tuple[float, ...]:
         numbers = ()
     if not numbers or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
         number = "number above 0" if name == "std" else "number"
-        raise VitvizError(
-            f"Given {name}={quoted(value)}; expected one {number}, or one for each channel, of values"
-            " from 0 to 1."
-        )
+        expected = f"expected one {number}, or one for each channel, of values from 0 to 1"
+        raise VitvizError(f"Given {name}={quoted(value)}; {expected}.")
     return numbers
 
 

@@ -86,9 +86,8 @@ def data_config(
     if preprocessor is None:
         steps = Processor(own, in_fractions=kind == "dinov3_vit")
         data["processor"] = steps.cutting(data["crop_mode"], data["crop_pct"])
-        return data, [
-            "There is no preprocessor_config.json; the normalisation that is usual for this type was assumed."
-        ]
+        assumed = "the normalisation that is usual for this type was assumed"
+        return data, [f"There is no preprocessor_config.json; {assumed}."]
     name, settings = _class(preprocessor, kind)
     processor = _steps(settings, name)
     resized = processor.resized(*processor.size, processor.size)  # an image of the output's shape
@@ -130,9 +129,8 @@ def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, A
     called = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
     name = re.sub(r"(ImageProcessor(Fast)?|FeatureExtractor)$", "", called) or _CLASS_OF[kind]
     if name not in _CLASSES:
-        raise _refusal(
-            f"image_processor_type is {called:.80}; the ImageProcessor of {', '.join(_CLASSES)} is followed"
-        )
+        followed = f"the ImageProcessor of {', '.join(_CLASSES)} is followed"
+        raise _refusal(f"image_processor_type is {called:.80}; {followed}")
     if preprocessor.get("use_square_size"):
         raise _refusal("use_square_size is set")
     settings = {field: preprocessor.get(field, default) for field, default in _CLASSES[name].items()}
@@ -158,9 +156,8 @@ def _steps(said: Mapping[str, Any], name: str) -> Processor:
         raise _refusal(f"{keeps} and do_center_crop is false, so that no two images need have one size")
     before = crop or (lengths if resize == "exact" else size)
     if before[0] > size[0] or before[1] > size[1]:
-        raise _refusal(
-            f"pad_size is {size[0]} x {size[1]}, smaller than the {before[0]} x {before[1]} before it"
-        )
+        smaller = f"smaller than the {before[0]} x {before[1]} before it"
+        raise _refusal(f"pad_size is {size[0]} x {size[1]}, {smaller}")
     in_fractions = name == "DINOv3ViT" and bool(said["do_rescale"])
     return Processor(size, resize, lengths, crop, pad, in_fractions)
 
@@ -187,13 +184,10 @@ def _scale(said: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
     factor = said["rescale_factor"] if said["do_rescale"] else 1.0
     if not isinstance(factor, Real) or not factor > 0:
         raise _refusal(f"rescale_factor is {factor!r:.80}; expected a number above 0")
-    means, stds = (0.0,) * 3, (1.0,) * 3
+    numbers = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
     if said["do_normalize"]:
-        means, stds = (_three(said, field) for field in ("image_mean", "image_std"))
-    return {
-        "mean": tuple(value / (255 * factor) for value in means),
-        "std": tuple(value / (255 * factor) for value in stds),
-    }
+        numbers = {name: _three(said, f"image_{name}") for name in numbers}
+    return {name: tuple(value / (255 * factor) for value in values) for name, values in numbers.items()}
 
 
 def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
@@ -203,10 +197,7 @@ def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
     """
     value = said[field]
     values = (value,) * 3 if isinstance(value, Real) else value
-    if (
-        not isinstance(values, list | tuple)
-        or len(values) != 3
-        or not all(isinstance(value, Real) for value in values)
-    ):
+    three = isinstance(values, list | tuple) and len(values) == 3
+    if not three or not all(isinstance(value, Real) for value in values):
         raise _refusal(f"{field} is {value!r:.80}; expected a number for each of three channels")
     return tuple(map(float, values))

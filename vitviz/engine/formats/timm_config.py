@@ -32,9 +32,8 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
     settings = {key: value for key, value in {**config, **(pretrained or {})}.items() if key in known}
     notes = []
     if pretrained is None and "mean" not in config:
-        notes.append(
-            f"Its config.json does not tell its preprocessing; timm's for {config['architecture']} is used."
-        )
+        used = f"timm's for {config['architecture']} is used"
+        notes.append(f"Its config.json does not tell its preprocessing; {used}.")
     base = default_config(str(config["architecture"]))
     usual = tuple(base["input_size"])
     if pretrained is not None:  # as timm does; but the architecture defines the default and any fixed size

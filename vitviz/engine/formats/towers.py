@@ -74,9 +74,8 @@ def to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             renamed[name] = renamed[name].reshape(1, -1, renamed[name].shape[-1])
     for kind in ("weight", "bias"):
         if (joined := renamed.pop(f"attn_pool.in_proj.{kind}", None)) is not None:
-            renamed[f"attn_pool.q.{kind}"], renamed[f"attn_pool.kv.{kind}"] = joined.tensor_split(
-                [len(joined) // 3]
-            )
+            query, others = joined.tensor_split([len(joined) // 3])
+            renamed |= {f"attn_pool.q.{kind}": query, f"attn_pool.kv.{kind}": others}
     if "head.weight" in renamed and "head.bias" not in renamed:
         renamed["head.bias"] = torch.zeros(len(renamed["head.weight"]))
     elif "head.weight" in renamed:  # a classifier, which reads neither CLIP's last norm nor SigLIP's pooling

@@ -51,10 +51,8 @@ def require_whole(path: Path) -> None:
     limits.require_few(ends, path)
     expected = begin + max(ends, default=0)
     if expected != size:
-        raise CheckpointError(
-            f"{path.name} is damaged: its header tells of {expected:,} bytes, and it has {size:,}. Download"
-            " or save it again."
-        )
+        detail = f"its header tells of {expected:,} bytes, and it has {size:,}. Download or save it again."
+        raise CheckpointError(f"{path.name} is damaged: {detail}")
 
 
 def _parsed(path: Path) -> tuple[dict[str, Any], int]:
@@ -65,10 +63,8 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
         if length > path.stat().st_size:
             raise CheckpointError(damaged)
         if length > limits.HEADER:
-            raise CheckpointError(
-                f"{path.name} has a header of {length:,} bytes; expected are at most {limits.HEADER:,}. Save"
-                " the weights again, without the rest."
-            )
+            expected = f"expected are at most {limits.HEADER:,}. Save the weights again, without the rest."
+            raise CheckpointError(f"{path.name} has a header of {length:,} bytes; {expected}")
         text = file.read(length)
     with refusing(damaged, ValueError, RecursionError):
         content = json.loads(text)
@@ -92,10 +88,8 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
     except ValueError as error:
         if "pickle" not in str(error):
             raise
-        raise CheckpointError(
-            f"{path.name} was not opened: it holds Python objects, which could run code, where only arrays"
-            " were expected."
-        ) from error
+        detail = "it holds Python objects, which could run code, where only arrays were expected"
+        raise CheckpointError(f"{path.name} was not opened: {detail}.") from error
 
 
 def _require_honest(path: Path) -> None:
@@ -110,9 +104,8 @@ def _require_honest(path: Path) -> None:
             with archive.open(entry) as file:
                 read = _HEADERS.get(np.lib.format.read_magic(file))
                 if read is None:  # version 3.0: non-ASCII field names, which only record arrays have
-                    raise CheckpointError(
-                        f"{path.name} holds {entry.filename}, which is no array of numbers. Save it again."
-                    )
+                    reason = "which is no array of numbers. Save it again."
+                    raise CheckpointError(f"{path.name} holds {entry.filename}, {reason}")
                 shape, _, dtype = read(file)
                 expected, there = prod(shape) * dtype.itemsize, entry.file_size - file.tell()
             if expected != there and not dtype.hasobject:
@@ -209,25 +202,22 @@ def _require_harmless(path: Path) -> list[str]:
     unusual = [name for name in dict.fromkeys(imported) if not _NEEDED.fullmatch(name)]
     options = [name for name in unusual if _OPTIONS.fullmatch(name)]
     foreign = [name for name in unusual if name not in options]
-    code = [
-        name
-        for name in foreign
-        if name != _LIGHTNING and not any(re.fullmatch(names, name) for names in _OTHER_KINDS)
-    ]
-    if code:
-        raise _unsafe_pickle_error(
-            path, code, _LIGHTNING in foreign, any("torch.nn.modules." in name for name in imported)
-        )
-    if foreign := [name for name in foreign if name != _LIGHTNING]:
-        found = {
-            kind for names, kind in _OTHER_KINDS.items() for name in foreign if re.fullmatch(names, name)
-        }
-        kinds = " and ".join(sorted(found))
+    kinds = {name: _other_kind(name) for name in foreign if name != _LIGHTNING}
+    if code := [name for name, kind in kinds.items() if kind is None]:
+        modules = any("torch.nn.modules." in name for name in imported)
+        raise _unsafe_pickle_error(path, code, _LIGHTNING in foreign, modules)
+    if kinds:
         raise CheckpointError(
-            f"{path.name} was not opened: it asks for {kinds} where dense tensors of numbers were expected. "
-            "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
+            f"{path.name} was not opened: it asks for {' and '.join(sorted({*kinds.values()}))} where dense"
+            " tensors of numbers were expected. Save tensor.to_dense() or tensor.dequantize(), best as"
+            " .safetensors."
         )
     return options
+
+
+def _other_kind(name: str) -> str | None:
+    """Return what a global of `_OTHER_KINDS` stands for; None for any other."""
+    return next((kind for names, kind in _OTHER_KINDS.items() if re.fullmatch(names, name)), None)
 
 
 def _imports_of_streams(file: IO[bytes], path: Path) -> set[str]:
@@ -303,9 +293,8 @@ _TRAINING_ONLY = re.compile(
     r"^(decoder(_\w+)?(?=\.|$)|lm_head(?=\.)|(dino_|ibot_)?head\.(mlp(?!\.fc)|last_layer2?)\b|masked_embed$"
     r"|(criterion|loss|\w+_(loss|acc(uracy)?|metrics?)|loss_\w+|metrics?)(?=\.))"
 )
-_LAYER = re.compile(
-    r"((?:.*\.)?)blocks\.(?:\d+\.)?0\.norm1\.weight"
-)  # begins with what wraps a model of timm's
+# begins with what wraps a model of timm's
+_LAYER = re.compile(r"((?:.*\.)?)blocks\.(?:\d+\.)?0\.norm1\.weight")
 _OF_TRAINING = ("decoder.", "predictor.")  # what else has layers
 _CHUNKED = re.compile(r"^blocks\.\d+\.(?=\d+\.)")  # DINOv2 trained with FSDP: blocks.CHUNK.LAYER.…
 _MOCO = re.compile(r"(^|\.)(base|momentum)_encoder$")  # sets of MoCo v3, whose `head` is its projection
@@ -355,10 +344,8 @@ def _sets(
             f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save"
             " model.state_dict(), best as .safetensors."
         )
-    inner = {
-        key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, Mapping)
-    }
-    for key in sorted(inner, key=_rank):
+    inner = {key: value for key, value in found.items() if isinstance(value, Mapping)}
+    for key in sorted(filter(lambda key: isinstance(key, str), inner), key=_rank):
         if id(inner[key]) not in seen or key in _WRAPPERS:
             seen.add(id(inner[key]))
             yield from _sets(inner[key], path, f"{at}{key}.", seen)
@@ -430,13 +417,10 @@ def _content(path: Path) -> Any:
         raise CheckpointError(f"{path.name} cannot be read: {first_line(error)}.") from error
     except Exception as error:  # a damaged archive can raise nearly any error in its reader
         if is_shortage(error):
-            raise OutOfMemory(
-                f"{path.name} asks for more memory than is free. Nothing was loaded. Choose a smaller"
-                " checkpoint, or save this one again."
-            ) from error
-        raise CheckpointError(
-            f"{path.name} is damaged or not a {path.suffix} file. Download or save it again."
-        ) from error
+            advice = "Nothing was loaded. Choose a smaller checkpoint, or save this one again."
+            raise OutOfMemory(f"{path.name} asks for more memory than is free. {advice}") from error
+        advice = "Download or save it again."
+        raise CheckpointError(f"{path.name} is damaged or not a {path.suffix} file. {advice}") from error
 
 
 def _join_shards(index: Path) -> dict[str, Any]:
@@ -450,10 +434,8 @@ def _join_shards(index: Path) -> dict[str, Any]:
         differing = sorted(map(str, names ^ set(content))) if isinstance(content, Mapping) else sorted(names)
         if differing:
             how = "is missing from it" if differing[0] in names else "is in it, but not in the index"
-            raise CheckpointError(
-                f"{shard.name} does not hold what {index.name} says: {differing[0]} {how}. Download or save"
-                " the whole checkpoint again."
-            )
+            detail = f"{differing[0]} {how}. Download or save the whole checkpoint again."
+            raise CheckpointError(f"{shard.name} does not hold what {index.name} says: {detail}")
         joined |= content
     return joined
 
@@ -510,10 +492,8 @@ def _plain(found: Any, path: Path, notes: list[str], name: str) -> dict[str, Ten
     """Return the tensors of the set `name` without prefixes and training-only parts, in float32."""
     named = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
     if not named or not found:
-        raise CheckpointError(
-            f"{path.name} holds no named tensors where weights were expected. Save model.state_dict(), best"
-            " as .safetensors."
-        )
+        advice = "Save model.state_dict(), best as .safetensors."
+        raise CheckpointError(f"{path.name} holds no named tensors where weights were expected. {advice}")
     _require_plain(found, path)
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
     wraps = {match[1] for name in named if (match := _LAYER.fullmatch(name))}

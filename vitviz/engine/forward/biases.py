@@ -27,12 +27,13 @@ def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) 
     same = [(tables[key][:, index] == dense[key][0]).all() for key in tables]
     relative = dict(zip(tables, torch.stack(same).tolist(), strict=True)) if same else {}
     index = None if index is None else index.to(device)
-    biases = {
-        key: Bias(table=tables[key].to(device), index=index)
-        if relative.get(key)
-        else Bias(dense=mask.to(device=device, copy=True))
-        for key, mask in dense.items()
-    }
+
+    def bias(key: int) -> Bias:
+        if relative.get(key):
+            return Bias(table=tables[key].to(device), index=index)
+        return Bias(dense=dense[key].to(device=device, copy=True))
+
+    biases = {key: bias(key) for key in dense}
     return [None if mask is None else biases[id(mask)] for mask in masks]
 
 

@@ -16,14 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.readout_stage import Norm, Pooling
-from vitviz.engine.readout_stages import (
-    PARALLEL,
-    POST_NORM,
-    at_least_float32,
-    norm_of,
-    pooling_or_none,
-    scale_of,
-)
+from vitviz.engine import readout_stages as stages
+from vitviz.engine.readout_stages import PARALLEL, POST_NORM, norm_of, pooling_or_none
 from vitviz.traces.trace import Attention, ResidualWrites
 
 # hook events of a pass
@@ -46,7 +40,7 @@ class Branches:
         tokens = (args[0] if moment in self.norms else output).detach()
         rows = tokens if moment == "pool mlp" else tokens[:, self.pooling.readers]
         if moment in self.norms:
-            rows = self.norms[moment].deviation(at_least_float32(rows))
+            rows = self.norms[moment].deviation(stages.at_least_float32(rows))
         elif moment == "gate":
             rows = rows.sigmoid()
         elif rows.shape != tokens.shape:
@@ -59,16 +53,11 @@ def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
     pooling = pooling_or_none(model)
     if pooling is None:
         return None
-    block = blocks[0]
-    parallel = type(block).__name__ == PARALLEL
-    return Branches(
-        pooling,
-        {
-            "inner norm": None if parallel else norm_of(getattr(block.attn, "norm", None)),
-            "post norm": norm_of(block.norm1) if type(block).__name__ in POST_NORM else None,
-        },
-        [scale_of(block.ls) if parallel else None for block in blocks],
-    )
+    block, kind = blocks[0], type(blocks[0]).__name__
+    inner = None if kind == PARALLEL else norm_of(getattr(block.attn, "norm", None))
+    norms = {"inner norm": inner, "post norm": norm_of(block.norm1) if kind in POST_NORM else None}
+    scales = [stages.scale_of(block.ls) if kind == PARALLEL else None for block in blocks]
+    return Branches(pooling, norms, scales)
 
 
 def branch_points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
@@ -116,7 +105,6 @@ def sum_branches(
     for queries in outputs["pool mlp"]:
         queries = queries.to(last)
         pool_mlp = queries.mean(dim=1) if branches.pooling.mean_latent else queries[:, 0].clone()
+    added = (summed(outputs[moment]) for moment in ("added attention", "added mlp"))
     inside = (stacked(outputs[moment]) for moment in ("inner norm", "post norm", "gate"))
-    return ResidualWrites(
-        weights, summed(outputs["added attention"]), summed(outputs["added mlp"]), *inside, pool_mlp
-    )
+    return ResidualWrites(weights, *added, *inside, pool_mlp)

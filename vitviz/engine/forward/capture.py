@@ -107,10 +107,8 @@ class Pass:
     def _entering(self, layer: int, args: tuple, output: Any) -> None:
         """Record, for the truth check, sampled rows of the first module input after attention."""
         if self._awaited is not None and self._awaited[0] == layer and args:
-            self.recording.entered[layer], self._awaited = (
-                AttentionInput.sampled(args[0], *self._awaited),
-                None,
-            )
+            self.recording.entered[layer] = AttentionInput.sampled(args[0], *self._awaited)
+            self._awaited = None
 
     def _output(self, layer: int, args: tuple, output: Any) -> Any:
         """Apply the changes at a block's output, record the resulting tokens and return them."""

@@ -84,11 +84,8 @@ class GradientPass:
         self._depth, self._last = -1, len(blocks) - 1
         self._held, self._terms = held, terms
         self._gate: Tensor | None = None  # the last activation's output, to tell gate from value
-        self._added = {
-            id(parameter): ADDED[last]
-            for name, parameter in model.named_parameters()
-            if (last := name.split(".")[-1]) in ADDED
-        }
+        named = ((name.split(".")[-1], parameter) for name, parameter in model.named_parameters())
+        self._added = {id(parameter): ADDED[last] for last, parameter in named if last in ADDED}
         self._leaves: dict[int, Tensor] = {}
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> tuple | None:
@@ -214,13 +211,9 @@ def gradient_pass(
     (`vitviz.traces.cancellation`).
     """
     gradient_pass = GradientPass(model, blocks, held, terms)
-    weights = next(model.parameters())
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autocast(weights.device.type, enabled=False),
-        listening(model, blocks, gradient_pass, every=True),
-    ):
+    unrounded = torch.autocast(next(model.parameters()).device.type, enabled=False)
+    heard = listening(model, blocks, gradient_pass, every=True)
+    with torch.inference_mode(False), torch.enable_grad(), unrounded, heard:
         yield gradient_pass
 
 

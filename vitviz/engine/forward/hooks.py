@@ -87,7 +87,7 @@ def hooks_installed(
         for kind in kinds:
             wires.needed[kind] += 1
             if wires.needed[kind] == 1:
-                wires.handles[kind] = (_attach_check_hooks if kind else _attach_hooks)(model, blocks, wires)
+                wires.handles[kind] = (_attach_checks if kind else _attach_hooks)(model, blocks, wires)
     _running.passes.append((wires, listener))
     try:
         yield
@@ -144,9 +144,7 @@ def _attach_hooks(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks)
     return handles
 
 
-def _attach_check_hooks(
-    model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks
-) -> list[RemovableHandle]:
+def _attach_checks(model: nn.Module, blocks: list[nn.Module], wires: _ModelHooks) -> list[RemovableHandle]:
     """Register the truth check's pre-hooks on the modules in blocks; return their handles."""
     watch = []
     for layer, block in enumerate(blocks):
@@ -164,16 +162,12 @@ class Hooks:
         # an immutable tuple, so that a pass keeps the hooks that it began with
         self._asked: tuple[tuple[str, TensorChange], ...] = ()
 
-    def asked(
-        self, model: nn.Module, point: str, fn: TensorChange, name: str
-    ) -> AbstractContextManager[None]:
+    def asked(self, model: nn.Module, point: str, fn: TensorChange, name: str) -> AbstractContextManager:
         """Apply `fn` to passes begun inside the `with`; VitvizError, immediately, for an unknown point."""
         require_point(model, point, name)
         if not callable(fn):
-            raise VitvizError(
-                f"Given {quoted(fn)} for {point}; expected a function that takes a tensor and returns"
-                " one, or None to leave it."
-            )
+            expected = "expected a function that takes a tensor and returns one, or None to leave it"
+            raise VitvizError(f"Given {quoted(fn)} for {point}; {expected}.")
         return self._held((point, fn))
 
     @contextmanager
@@ -205,10 +199,8 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
         raise VitvizError(f"There is no hook point {quoted(point)}: expected {expected}.")
     part = getattr(blocks[int(parts[1])], parts[2], None)
     if parts[2] in ("attn", "mlp") and not isinstance(part, nn.Module):
-        raise VitvizError(
-            f"The blocks of {name} have no part {quoted(parts[2])} of its own; hook"
-            f" blocks.{parts[1]}.input or .output."
-        )
+        detail = f"hook blocks.{parts[1]}.input or .output"
+        raise VitvizError(f"The blocks of {name} have no part {quoted(parts[2])} of its own; {detail}.")
 
 
 def _checking_hook(point: str, fn: TensorChange) -> TensorChange:
@@ -219,16 +211,12 @@ def _checking_hook(point: str, fn: TensorChange) -> TensorChange:
         if result is not None and not (isinstance(result, Tensor) and result.shape == tensor.shape):
             shape = tuple(result.shape) if isinstance(result, Tensor) else None
             what = f"a tensor of shape {shape}" if shape is not None else repr(result)[:80]
-            raise VitvizError(
-                f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, "
-                "or None to leave it as it is."
-            )
+            expected = f"expected a tensor of shape {tuple(tensor.shape)}, or None to leave it as it is"
+            raise VitvizError(f"The hook at {point} returned {what}; {expected}.")
         if result is not None and (result.dtype, result.device) != (tensor.dtype, tensor.device):
             kinds = [f"{one.dtype} on {one.device}".removeprefix("torch.") for one in (result, tensor)]
-            raise VitvizError(
-                f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. "
-                "Convert it with .to(tensor), the one it was given."
-            )
+            advice = "Convert it with .to(tensor), the one it was given."
+            raise VitvizError(f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. {advice}")
         return result
 
     return change

@@ -66,11 +66,8 @@ class MeanOutputs:
         if self.by_place and (dropped or self.mlps[0].shape[-2] != tokens):
             return self.even().parts(tokens)
         rows = slice(None) if self.by_place else [min(place, self.prefix) for place in range(tokens)]
-        heads, mlps = (
-            {layer: means[..., rows, :][None] for layer, means in enumerate(by_layer)}
-            for by_layer in (self.heads, self.mlps)
-        )
-        return Outputs(heads, mlps)
+        heads, mlps = ([means[..., rows, :][None] for means in one] for one in (self.heads, self.mlps))
+        return Outputs(dict(enumerate(heads)), dict(enumerate(mlps)))
 
 
 class MeanOutputCache:

@@ -59,9 +59,8 @@ class OwnModel(nn.Module):
 
     def __deepcopy__(self, memo):
         if self.in_place:
-            raise UnsupportedModel(
-                f"{type(self.module).__name__} cannot be copied, so it is shown on its own device alone."
-            )
+            reason = "so it is shown on its own device alone"
+            raise UnsupportedModel(f"{type(self.module).__name__} cannot be copied, {reason}.")
         twin = self.__class__.__new__(self.__class__)
         memo[id(self)] = twin
         twin.__dict__.update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})

@@ -171,7 +171,7 @@ class _OwnPass:
 
 
 @contextmanager
-def _restored(module: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluate without dropout; restore the training flag of every part."""
     flags = [(part, part.training) for part in module.modules() if part.training]
     try:
@@ -194,7 +194,7 @@ def run_pass(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool
     place, dtype = (pixels.device, pixels.dtype) if first.is_meta else (first.device, first.dtype)
     returned, cuda = None, [place] if place.type == "cuda" else []
     with _lock, ExitStack() as stack:
-        stack.enter_context(_restored(model.module))
+        stack.enter_context(evaluating(model.module))
         for handle in events.hooks():
             stack.callback(handle.remove)
         stack.enter_context(torch.random.fork_rng(cuda))
@@ -238,9 +238,7 @@ def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None)
         q, k, v = (torch.stack([getattr(call, name) for call in by_image]) for name in "qkv")
         calls.append([Call(q, k, v, bias, first.scale)])
         entered.append(_sampled_input(first, layer))
-    tokens = [
-        torch.stack(by_image) for by_image in zip(*(events.tokens for events, _ in images), strict=True)
-    ]
+    tokens = list(map(torch.stack, zip(*(events.tokens for events, _ in images), strict=True)))
     tokens = tokens if order is None else [rows[:, order.to(rows.device)] for rows in tokens]
     recording = Recording(calls=calls, tokens=tokens, entered=entered)
     if (grid := model.own_grid) is not None:
@@ -265,10 +263,8 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
         else:
             calls.append(call)
             continue
-        raise UnsupportedModel(
-            f"The attention of {kind} cannot be read truthfully: block {layer + 1} has {fault}. vitviz"
-            " shows no map rather than a wrong one."
-        )
+        detail = f"block {layer + 1} has {fault}. vitviz shows no map rather than a wrong one."
+        raise UnsupportedModel(f"The attention of {kind} cannot be read truthfully: {detail}")
     return calls
 
 

@@ -57,10 +57,9 @@ class PatchRemoval:
         preprocessing: Preprocessing,
     ):  # fmt: skip
         if patches_as not in PATCHES_AS:
-            raise VitvizError(
-                f"Given patches_as={quoted(patches_as)}; expected one of {', '.join(PATCHES_AS)}."
-            )
-        self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
+            known = ", ".join(PATCHES_AS)
+            raise VitvizError(f"Given patches_as={quoted(patches_as)}; expected one of {known}.")
+        self._model, self._pixels, self._grid = model, pixels, grid
         self._blocks = capture.transformer_blocks(model)
         self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0
         dropped, pool = patches_as == "dropped", getattr(model, "attn_pool", None)
@@ -73,9 +72,8 @@ class PatchRemoval:
         """Return logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
         dropped = self._painted is None and not self._masked
         tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
-        return outputs_of_batches(
-            self._batch, kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens)))
-        )
+        batches = kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens)))
+        return outputs_of_batches(self._batch, batches)
 
     def _batch(self, kept: Tensor) -> Tensor:
         """Return logits (batch, class) of one pass in which image i keeps only patches `kept[i]`."""

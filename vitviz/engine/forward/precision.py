@@ -30,14 +30,11 @@ def deviation(trace: Trace, exact: nn.Module, pixels: Float[Tensor, "1 channel h
     """Return a trace's deviation from the `exact` model (CPU, float32) on the same pixels."""
     with torch.no_grad(), capture.recording(exact) as recording:
         logits = exact(pixels)
-    read, queries = (
-        readouts.readout_weights(exact, trace.readout, recording.tokens[-1]),
-        readouts.count_read_queries(exact),
-    )
+    read = readouts.readout_weights(exact, trace.readout, recording.tokens[-1])
+    queries = readouts.count_read_queries(exact)
     logits = None if trace.logits is None else logits
-    shared = {
-        name: getattr(trace, name) for name in ("checkpoint", "grid", "readout", "labels", "own_head_type")
-    }
+    names = ("checkpoint", "grid", "readout", "labels", "own_head_type")
+    shared = {name: getattr(trace, name) for name in names}
     place = torch.device("cpu")
     (twin,) = tracing.to_trace_batch(recording, logits, shared, [trace.view], place, read, queries)
     largest = 0.0

@@ -118,9 +118,8 @@ def sweep_parts(
     VitvizError for an invalid request, Stopped if cancelled.
     """
     if whole_number(batch, least=1) is None:
-        raise VitvizError(
-            f"Given batch={quoted(batch)}; expected how many parts are taken away at once, from 1."
-        )
+        expected = "expected how many parts are taken away at once, from 1"
+        raise VitvizError(f"Given batch={quoted(batch)}; {expected}.")
     stands = mean_outputs(forward, size).sentence if heads_as == "mean" else ""
     trace = forward.traces([prepared], size)[0]
     trace.require_logits("there is no answer on which to see an effect")
@@ -153,15 +152,12 @@ def layer_effects(
     with _passing(forward):
         ready = _Ready(forward, prepared, size, heads_as)
         if not 0 <= layer < len(ready.blocks):
-            raise IndexError(
-                f"Layer {layer} does not exist: {forward.placed.checkpoint.name} has layers 0 to"
-                f" {len(ready.blocks) - 1}."
-            )
+            detail = f"{forward.placed.checkpoint.name} has layers 0 to {len(ready.blocks) - 1}"
+            raise IndexError(f"Layer {layer} does not exist: {detail}.")
         heads = heads_of(ready.blocks[0])
         effects = ready.whole.new_full((heads + 1, ready.whole.shape[-1]), float("nan"))
         for first in range(0, len(ready.parts), BATCH):
             some = ready.parts[first : first + BATCH]
-            effects[[-1 if part is None else part for part in some]] = ready.whole - ready.without(
-                layer, some
-            )
+            rows = [-1 if part is None else part for part in some]
+            effects[rows] = ready.whole - ready.without(layer, some)
     return effects.float().cpu()

@@ -143,9 +143,7 @@ def float32_copy(weight: Tensor) -> Tensor:
     return weight.detach().to("cpu", torch.float32, copy=True)
 
 
-def patch_filters(
-    model: nn.Module, channels: int = 3
-) -> Float[Tensor, "width channel height2 width2"] | None:
+def patch_filters(model: nn.Module, channels: int = 3) -> Float[Tensor, "width channel row col"] | None:
     """Return the patch projection's weights; None if it does not read pixels of so many channels."""
     projection = getattr(model.patch_embed, "proj", None)
     if getattr(projection, "kernel_size", None) != patch_size(model.patch_embed):

@@ -21,16 +21,11 @@ import timm
 from timm.models import PretrainedCfg, get_deprecated_models, get_pretrained_cfg
 
 from vitviz.engine.checkpoint import Checkpoint
+from vitviz.engine.formats import folder as layout
 from vitviz.engine.formats import lora
 from vitviz.engine.formats.contrastive import CONFIG
 from vitviz.engine.formats.families import architectures, require_plain
-from vitviz.engine.formats.folder import (
-    SUFFIXES,
-    config_beside,
-    config_file,
-    refusing_permission_errors,
-    weights_file,
-)
+from vitviz.engine.formats.folder import SUFFIXES, refusing_permission_errors, weights_file
 from vitviz.engine.formats.mapping import mapping_file
 from vitviz.engine.formats.overrides import split_name
 from vitviz.engine.formats.weights import read_shapes
@@ -149,10 +144,8 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
     if trusted and name != plain and "/" in name:  # a timm repository newer than the installed timm
         return None
     tags = [name for name in known if name.partition(".")[0] == architecture]
-    raise CheckpointError(
-        f"timm has no trained weights {quoted(plain)} on the hub. Of {architecture} there are:"
-        f" {', '.join(tags) or 'none'}."
-    )
+    detail = f"Of {architecture} there are: {', '.join(tags) or 'none'}."
+    raise CheckpointError(f"timm has no trained weights {quoted(plain)} on the hub. {detail}")
 
 
 def _is_path(name: str) -> bool:
@@ -228,7 +221,7 @@ def checkpoints_in_folder(root: Path) -> Iterator[Checkpoint]:
             weights = weights_file(entry) if entry.is_dir() else file
             if weights is None:
                 continue
-            beside = (config_file(weights), mapping_file(weights), *map(weights.with_name, BESIDE))
+            beside = (layout.config_file(weights), mapping_file(weights), *map(weights.with_name, BESIDE))
             # A link may point anywhere on the machine; the page offers only files inside the folder.
             if all(path.resolve().is_relative_to(within) for path in (weights, *beside)):
                 shipped = entry.is_dir() and entry.name.startswith("vitviz-")
@@ -243,7 +236,7 @@ def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
     parameters = sum(map(prod, read_shapes(weights).values())) or None
     blank = Checkpoint(path.name, None, source, str(path), parameters=parameters)
     try:
-        config = config_beside(weights)
+        config = layout.config_beside(weights)
         nested = config.get("pretrained_cfg") or {}
         if not isinstance(config.get("architecture") or "", str):
             raise ValueError(f"architecture is {quoted(config['architecture'])} where a name was expected")

@@ -27,16 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import huggingface_hub as hub
 from filelock import FileLock, Timeout
-from huggingface_hub import (
-    constants,
-    errors,
-    get_hf_file_metadata,
-    get_session,
-    hf_hub_download,
-    hf_hub_url,
-    try_to_load_from_cache,
-)
+from huggingface_hub import constants, errors
 
 from vitviz.engine.formats.folder import HUB_FILES, is_index, read_json, shard_names
 from vitviz.errors import CheckpointError, HubError, first_line, quoted
@@ -109,9 +102,8 @@ def fetch_weights(location: str, filename: str, progress: OnBytes | None = None)
         try:
             done += fetch(location, name, onward).stat().st_size
         except NoSuchFile as error:
-            raise HubError(
-                f"{error} Its {filename} names it, so the repository is not whole. Choose another."
-            ) from error
+            reason = "so the repository is not whole. Choose another."
+            raise HubError(f"{error} Its {filename} names it, {reason}") from error
     return index
 
 
@@ -119,7 +111,7 @@ def cached_file(location: str, filename: str) -> Path | None:
     """Return a file's path in the hub's cache on this machine; None if it is not cached."""
     repo, revision = _split(location)
     try:
-        path = try_to_load_from_cache(repo, filename, revision=revision)
+        path = hub.try_to_load_from_cache(repo, filename, revision=revision)
     except errors.HFValidationError:  # no repository can have this name; the download will say so
         return None
     return Path(path) if isinstance(path, str) else None
@@ -165,9 +157,9 @@ def _answer(repo: str, revision: str | None, filename: str) -> Any:
 
     def ask() -> None:
         try:
-            url = hf_hub_url(repo, filename, revision=revision)
+            url = hub.hf_hub_url(repo, filename, revision=revision)
             with _checked_answers():
-                result.append(get_hf_file_metadata(url, timeout=patience))
+                result.append(hub.get_hf_file_metadata(url, timeout=patience))
         except Exception as error:  # noqa: BLE001 - passed to the waiting thread
             result.append(error)
 
@@ -258,7 +250,7 @@ def _run(wanted: FileKey, job: _Job) -> None:
     counter = _counter(job)
     try:
         with _checked_answers():
-            job.path = hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
+            job.path = hub.hf_hub_download(repo, filename, revision=revision, tqdm_class=counter)
         _verify(Path(job.path), job, f"{filename} of {repo}")
     except Exception as error:  # noqa: BLE001 - passed to the waiting callers
         job.error = error
@@ -316,10 +308,8 @@ def _verify(path: Path, job: _Job, what: str) -> None:
         blob = path.resolve()
         path.unlink(missing_ok=True)
         blob.unlink(missing_ok=True)
-        raise HubError(
-            f"{what} arrived damaged: its hash is not the one that the hub announced. It was thrown away; try"
-            " again."
-        )
+        advice = "It was thrown away; try again."
+        raise HubError(f"{what} arrived damaged: its hash is not the one that the hub announced. {advice}")
 
 
 def _all_shards_cached(location: str, weights: Path) -> bool:
@@ -363,10 +353,8 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
     if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         return _in_words(error.__cause__, repo, filename)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return HubError(
-            f"The disk is full: {filename} of {repo} could not be stored in the hub's cache. Make room on the"
-            " server."
-        )
+        detail = f"{filename} of {repo} could not be stored in the hub's cache. Make room on the server."
+        return HubError(f"The disk is full: {detail}")
     return HubError(_connection_message(error, repo, filename))
 
 
@@ -421,7 +409,7 @@ def _require_hash(etag: str | None) -> str:
 @contextmanager
 def _checked_answers() -> Iterator[None]:
     """Check this thread's answers from the hub: HubError for one that could lead out of the cache."""
-    client = get_session()
+    client = hub.get_session()
     hooks = client.event_hooks
     if _check_response not in hooks.get("response", []):
         client.event_hooks = {**hooks, "response": [*hooks.get("response", []), _check_response]}
@@ -442,10 +430,8 @@ def _check_response(response: Any) -> None:
     headers = response.headers
     revision = headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT)
     if revision is not None and not _REVISION.fullmatch(revision):
-        raise HubError(
-            f"The hub ({constants.ENDPOINT}) names a revision that can be none, so nothing was downloaded."
-            " Check HF_ENDPOINT."
-        )
+        reason = "so nothing was downloaded. Check HF_ENDPOINT."
+        raise HubError(f"The hub ({constants.ENDPOINT}) names a revision that can be none, {reason}")
     etag = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_ETAG) or headers.get("ETag")
     if response.request.method == "HEAD" and response.status_code == 200 and etag is not None:
         _require_hash(etag.removeprefix("W/").strip('"'))

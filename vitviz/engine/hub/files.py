@@ -80,10 +80,8 @@ def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> Che
     for name in HUB_FILES:
         weights = weights or fetch_if_present(checkpoint.location, name, progress)
     if weights is None:
-        raise CheckpointError(
-            f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. "
-            "Choose a repository with weights of timm or transformers."
-        )
+        advice = "Choose a repository with weights of timm or transformers."
+        raise CheckpointError(f"{checkpoint.location} has no {' or '.join(HUB_FILES)} on the hub. {advice}")
     return CheckpointFiles(weights, config or {}, preprocessor)
 
 

@@ -48,10 +48,8 @@ def all_snapshots(checkpoint: Checkpoint) -> list[Snapshot]:
     rows = _rows(_model_folder(checkpoint) / "film.csv")
     last = rows.get("model.safetensors", {})
     step_of = _number(last.get("step"))
-    listed = [
-        _snapshot_of_row(f"{name}@{step}", step, rows.get(f"snapshots/{path.name}", {}))
-        for step, path in steps
-    ]
+    figures = ((step, rows.get(f"snapshots/{path.name}", {})) for step, path in steps)
+    listed = [_snapshot_of_row(f"{name}@{step}", step, row) for step, row in figures]
     return [*listed, _snapshot_of_row(name, None if step_of is None else int(step_of), last)]
 
 
@@ -62,11 +60,9 @@ def snapshot_files(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
         return []
     files, within = (root / "snapshots").iterdir(), root.resolve()
     # A link may point anywhere on the machine; the page offers only files inside the folder.
-    return sorted(
-        (int(step[1]), path)
-        for path in files
-        if (step := _STEP.fullmatch(path.name)) and path.resolve().is_relative_to(within)
-    )
+    named = ((_STEP.fullmatch(path.name), path) for path in files)
+    inside = ((step, path) for step, path in named if step and path.resolve().is_relative_to(within))
+    return sorted((int(step[1]), path) for step, path in inside)
 
 
 def snapshot_checkpoint(checkpoint: Checkpoint, step: int) -> Checkpoint:

@@ -73,9 +73,8 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
         cancellation.check()
         box = _box(stroke, original.shape)
         across, down = max(0, box[2] - box[0]), max(0, box[3] - box[1])
-        left -= (
-            across * down + abs(prod(stroke.goal or (0,))) + _filled_pixels(stroke, across * down) // FILLED
-        )
+        area, pasted = across * down, abs(prod(stroke.goal or (0,)))
+        left -= area + pasted + _filled_pixels(stroke, area) // FILLED
         if stroke.tool == "onto" and stroke.ink == "other" and other is None:
             raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
         if left < 0:
@@ -192,9 +191,8 @@ def _apply_stroke(
         if stroke.ink == "blur":
             return _blurred(pixels, under, stroke.numbers[0], box)
         noise = np.random.PCG64(int(stroke.ink[5:])) if stroke.ink.startswith("noise") else None
-        colour = (
-            mean if noise or stroke.tool == "erase" or stroke.ink == "mean" else bytes.fromhex(stroke.ink)
-        )
+        coloured = not noise and stroke.tool != "erase" and stroke.ink != "mean"
+        colour = bytes.fromhex(stroke.ink) if coloured else mean
         for rows in _bands(region):
             new, shape = np.uint8(list(colour)), region[rows].shape
             if noise:

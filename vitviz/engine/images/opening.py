@@ -141,10 +141,8 @@ def _tiff_bands(name: str, data: bytes) -> Num[np.ndarray, "height width *channe
     try:
         import tifffile
     except ImportError:
-        raise ImageError(
-            f"{name} is a TIFF, whose bands cannot be read here. Install tifffile (pip install"
-            " 'vitviz[bands]'), or give an array."
-        ) from None
+        advice = "Install tifffile (pip install 'vitviz[bands]'), or give an array."
+        raise ImageError(f"{name} is a TIFF, whose bands cannot be read here. {advice}") from None
     try:
         with tifffile.TiffFile(io.BytesIO(data)) as file:
             series, colours = file.series[0], file.pages[0].photometric.name
@@ -157,10 +155,8 @@ def _tiff_bands(name: str, data: bytes) -> Num[np.ndarray, "height width *channe
     except ImageError:
         raise
     except Exception as error:  # decoders raise nearly anything
-        raise ImageError(
-            f"The bands of {name} cannot be read ({first_line(error)}). Save it without compression, or give"
-            " an array."
-        ) from error
+        advice = "Save it without compression, or give an array."
+        raise ImageError(f"The bands of {name} cannot be read ({first_line(error)}). {advice}") from error
 
 
 def _array_of(tensor: Any, channels: tuple[int, ...]) -> Shaped[np.ndarray, "height width *channel"]:
@@ -181,10 +177,9 @@ def _array_of(tensor: Any, channels: tuple[int, ...]) -> Shaped[np.ndarray, "hei
             " 0 to 255. Give the image as it was before mean and deviation were applied."
         )
     if 1 + OVERSHOOT < high <= 255 + OVERSHOOT:
-        assumption = (
-            f"The tensor of {tensor.dtype} has values up to {high:.4g}; the range 0 to 255 was assumed."
-        )
-        warnings.warn(f"{assumption} Give uint8, or values from 0 to 1.", AssumedWarning, stacklevel=3)
+        assumed = "the range 0 to 255 was assumed. Give uint8, or values from 0 to 1."
+        given = f"The tensor of {tensor.dtype} has values up to {high:.4g}"
+        warnings.warn(f"{given}; {assumed}", AssumedWarning, stacklevel=3)
         values = values / 255
     return values.numpy()
 
@@ -270,10 +265,8 @@ def _read(source: object) -> tuple[str, bytes]:
     except ImageError:
         raise
     except (OSError, ValueError, TypeError) as error:
-        raise ImageError(
-            f"{name} could not be read ({type(error).__name__}): expected a readable picture file. Check the"
-            " path and its permissions."
-        ) from error
+        expected = "expected a readable picture file. Check the path and its permissions."
+        raise ImageError(f"{name} could not be read ({type(error).__name__}): {expected}") from error
     if not isinstance(data, bytes):
         raise ImageError(
             "Expected a picture as a path, bytes, a file opened with 'rb', a PIL image, a NumPy array or a"
@@ -313,10 +306,8 @@ def _identified(name: str, data: bytes) -> Image.Image:
         except Exception as error:  # readers raise nearly anything on broken headers
             raise _undecodable_error(name, title) from error
     what = "is not a picture that can be read" if data else "is empty"
-    raise ImageError(
-        f"{name} {what}: expected a {READABLE} file. Choose another file, or save the picture as one of"
-        " these."
-    )
+    advice = "Choose another file, or save the picture as one of these."
+    raise ImageError(f"{name} {what}: expected a {READABLE} file. {advice}")
 
 
 def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None:
@@ -326,10 +317,8 @@ def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None
     if min(size) < 1:
         raise ImageError(f"{this}: expected at least 1 x 1. Choose another picture.")
     if width * height > most:
-        raise ImageError(
-            f"{this}, {width * height / 1e6:.4g} million: at most {most // 10**6} million are accepted."
-            " Make it smaller and try again."
-        )
+        detail = f"at most {most // 10**6} million are accepted. Make it smaller and try again."
+        raise ImageError(f"{this}, {width * height / 1e6:.4g} million: {detail}")
     if max(size) > MAX_ELONGATION * min(size):
         raise ImageError(
             f"{this}, its longer side {max(size) / min(size):.4g} times the shorter: at most {MAX_ELONGATION}"
@@ -490,10 +479,8 @@ def _in_bytes(array: np.ndarray) -> Num[np.ndarray, "height width *channel"]:
         )
     low, high = float(array.min()), float(array.max())
     if not (low >= -OVERSHOOT and high <= 1 + OVERSHOOT):  # in this form NaN is refused, too
-        raise ImageError(
-            f"The floating-point picture has values from {low:.4g} to {high:.4g}: expected 0 to 1. Scale it,"
-            " or convert it to uint8."
-        )
+        expected = "expected 0 to 1. Scale it, or convert it to uint8."
+        raise ImageError(f"The floating-point picture has values from {low:.4g} to {high:.4g}: {expected}")
     return np.clip(array.astype(np.float32), 0, 1) * 255
 
 
@@ -506,23 +493,18 @@ def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray,
     bits, white_is_zero = (tags.get(BITS) or (16,))[0], tags.get(PHOTOMETRIC) == 0
     if values.dtype.kind == "f":
         return 1 - values if white_is_zero else values
-    highest = (
-        {8: 127, 16: 32767}.get(bits, 65535) if _signed(image.mode, tags) else 4095 if bits == 12 else 65535
-    )
+    ranges = {8: 127, 16: 32767} if _signed(image.mode, tags) else {12: 4095}
+    highest = ranges.get(bits, 65535)
     if highest != 65535:  # 12 bits in 16, or signed numbers, whose negative half is darker than black
         if values.min() < 0:
-            raise ImageError(
-                f"The picture has grey values from {values.min()}: expected 0 to {highest}. Save it with 8 or"
-                " 16 bits."
-            )
+            expected = f"expected 0 to {highest}. Save it with 8 or 16 bits."
+            raise ImageError(f"The picture has grey values from {values.min()}: {expected}")
         values = (values.astype(np.int64) * 65535 + highest // 2) // highest
     if white_is_zero and values.max() <= 65535:
         values = 65535 - values.astype(np.int64)
     if values.min() < 0 or values.max() > 65535:
-        raise ImageError(
-            f"The picture has grey values from {values.min()} to {values.max()}: expected 0 to 65535. Save it"
-            " with 8 or 16 bits."
-        )
+        expected = "expected 0 to 65535. Save it with 8 or 16 bits."
+        raise ImageError(f"The picture has grey values from {values.min()} to {values.max()}: {expected}")
     transparent = image.info.get("transparency")
     values = values if transparent is None else np.where(values == transparent, 65535, values)
     return values.astype(np.uint16)

@@ -37,10 +37,8 @@ def paint_patches(
     values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
     pixels = preprocessing.picture(values)
     exact = None if exact is None else np.where(over[..., None], values, exact)
-    return Prepared(
-        torch.where(torch.from_numpy(over), new, prepared.tensor),
-        replace(prepared.view, picture=np.where(over[..., None], pixels, picture), exact=exact),
-    )
+    view = replace(prepared.view, picture=np.where(over[..., None], pixels, picture), exact=exact)
+    return Prepared(torch.where(torch.from_numpy(over), new, prepared.tensor), view)
 
 
 def fill_pixels(

@@ -73,13 +73,10 @@ class Preprocessing:
         """What is shown of a model's channels; empty for RGB."""
         if self.channels == 3:
             return ""
-        bands, grey = ", ".join(map(str, self.bands)), "; photographs are converted to grey"
-        many = f"of which {bands} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
-        return (
-            f"It reads {self.channels} channels, {many}."
-            if self.channels > 1
-            else f"It reads 1 channel{grey}."
-        )
+        if self.channels == 1:
+            return "It reads 1 channel; photographs are converted to grey."
+        shown = f"{', '.join(map(str, self.bands))} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
+        return f"It reads {self.channels} channels, of which {shown}."
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
@@ -95,11 +92,9 @@ class Preprocessing:
             # The key without a value keeps timm from refusing an empty config.
             values = resolve_data_config(pretrained_cfg={"input_size": None, **config})
             channels, height, width = (int(length) for length in values["input_size"])
-            mean, std = (tuple(float(value) for value in values[key]) for key in ("mean", "std"))
+            both = [tuple(float(value) for value in values[key]) for key in ("mean", "std")]
             # three equal numbers come from one, or from a model whose first layer was adapted
-            mean, std = (
-                one[:1] * channels if {len(one), len({*one})} == {3, 1} else one for one in (mean, std)
-            )
+            mean, std = (one[:1] * channels if len(one) == 3 and len({*one}) == 1 else one for one in both)
             usual = (0, 1, 2) if channels >= 3 else (0,)
             bands = tuple(int(band) for band in config.get("bands") or usual)
             crop_pct = float(values["crop_pct"])
@@ -175,9 +170,8 @@ def prepare(
     if preprocessing.channels != 3:
         return _banded(image, preprocessing)
     if image.mode != "RGB":
-        raise ImageError(
-            f"Expected an RGB picture, but was given one in mode {image.mode}; open it with open_image."
-        )
+        detail = "open it with open_image"
+        raise ImageError(f"Expected an RGB picture, but was given one in mode {image.mode}; {detail}.")
     if preprocessing.processor is not None:
         return _processed(image, preprocessing, preprocessing.processor)
     picture, box, to_tensor, scale = _cut(image, preprocessing)
@@ -207,10 +201,8 @@ def _banded(
     if isinstance(image, Image.Image):  # a photograph, for a model of one channel
         red, green, _ = (open_bands(image, preprocessing.channels)).split()
         if ImageChops.difference(red, green).getbbox():
-            said = (
-                "This model reads one channel: the image's colours were converted to grey (ITU-R 601-2 luma)."
-            )
-            warnings.warn(said, AssumedWarning, stacklevel=4)
+            converted = "the image's colours were converted to grey (ITU-R 601-2 luma)."
+            warnings.warn(f"This model reads one channel: {converted}", AssumedWarning, stacklevel=4)
         image, strokes = np.asarray(image.convert("L"))[..., None], strokes_on(image)
     parts, box = [], (0.0, 0.0, 0.0, 0.0)
     for number in range(preprocessing.channels):
@@ -291,7 +283,7 @@ def _check(
     interpolations: Iterable[str], crop_mode: str, bands: tuple[int, ...],
 ) -> None:  # fmt: skip
     """Raise CheckpointError for a config that timm cannot satisfy."""
-    wrong = None
+    wrong, scaled = None, all(MIN_STD <= value <= LARGEST for value in std)
     if not size[0] == len(mean) == len(std):
         wrong = (
             f"its model reads {size[0]} channels, with {len(mean)} means and {len(std)} deviations; expected"
@@ -305,9 +297,7 @@ def _check(
         wrong = f"input size {size}, crop_pct {crop_pct} and std {std} have to be above 0"
     elif not MIN_CROP <= crop_pct <= MAX_CROP:
         wrong = f"crop_pct is {crop_pct:g}, and from {MIN_CROP} to {MAX_CROP} was expected"
-    elif not (
-        all(MIN_STD <= value <= LARGEST for value in std) and all(abs(value) <= LARGEST for value in mean)
-    ):
+    elif not scaled or not all(abs(value) <= LARGEST for value in mean):
         wrong = (
             f"mean {mean} and std {std} are of values from 0 to 1: each std has to be from {MIN_STD:g} to"
             f" {LARGEST:g}"
@@ -317,7 +307,5 @@ def _check(
     elif crop_mode not in CROP_MODES:
         wrong = f"its crop mode is {quoted(crop_mode)}; expected one of {', '.join(CROP_MODES)}"
     if wrong:
-        raise CheckpointError(
-            f"The checkpoint's preprocessing cannot be followed: {wrong}. Choose another checkpoint, or mend"
-            " its config.json."
-        )
+        advice = "Choose another checkpoint, or mend its config.json."
+        raise CheckpointError(f"The checkpoint's preprocessing cannot be followed: {wrong}. {advice}")

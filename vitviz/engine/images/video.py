@@ -49,14 +49,9 @@ FramePixels = UInt8[np.ndarray, "height width 3"]
 
 
 def frames_of(
-    source: str | os.PathLike,
-    start: float,
-    stop: float | None,
-    step: int,
-    most_seconds: float,
-    most_frames: int,
-    glance: bool = False,
-) -> Iterator[tuple[int, float, FramePixels]]:
+    source: str | os.PathLike, start: float, stop: float | None, step: int, most_seconds: float,
+    most_frames: int, glance: bool = False
+) -> Iterator[tuple[int, float, FramePixels]]:  # fmt: skip
     """Yield every `step`-th frame from `start` to before `stop` (seconds).
 
     Each item is the frame's number in the file, from 0, its time in seconds, and its upright pixels. `glance`

@@ -211,9 +211,8 @@ def logit_lens(
             raise VitvizError("The lens on patches has one target; hand in target=, a class or (a, b).")
         return analyses.lens_patches(checked_logit_terms(inspector, trace), target, form)
     if target is not None:
-        raise VitvizError(
-            "The lens without patches has all classes; choose a column of it, or ask with patches=True."
-        )
+        detail = "choose a column of it, or ask with patches=True"
+        raise VitvizError(f"The lens without patches has all classes; {detail}.")
     if form == "share":
         return analyses.lens_shares(checked_logit_terms(inspector, trace))
     inspector.answered(trace).require_logits(UNREAD)

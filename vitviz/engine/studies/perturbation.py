@@ -13,15 +13,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from vitviz.analyses import patches_kept
+from vitviz.analyses import perturbation as steps
 from vitviz.analyses.image_changes import CHANGES, change_image
-from vitviz.analyses.perturbation import (
-    OnProgress,
-    Perturbation,
-    perturbation_orders,
-    run_perturbation,
-    step_values,
-)
+from vitviz.analyses.perturbation import OnProgress, Perturbation
 from vitviz.analyses.protocol import DRAWS, NOT_RGB, SHARES
 from vitviz.engine.forward import shuffling
 from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, outputs_of_batches
@@ -78,22 +72,15 @@ def other_images(inspector: Inspector, trace: Trace, images: Mapping[Any, Any] |
     seen = trace.view.picture
     preprocessing = inspector.preprocessing.with_size(seen.shape[:2])
     images = {sample.title: sample_image(sample.name) for sample in samples()} if images is None else images
-    inputs = {
-        name: prepare(open_for(image, preprocessing), preprocessing).view.picture
-        for name, image in images.items()
-    }
+    opened = ((name, open_for(image, preprocessing)) for name, image in images.items())
+    inputs = {name: prepare(image, preprocessing).view.picture for name, image in opened}
     return {name: pixels for name, pixels in inputs.items() if not np.array_equal(pixels, seen)}
 
 
 def perturbation(
-    inspector: Inspector,
-    image,
-    kind: str = "drop",
-    draws: int = DRAWS,
-    size=None,
-    progress: OnProgress = lambda share, way: None,
-    others: Sequence[Any] | None = None,
-) -> Perturbation:
+    inspector: Inspector, image, kind: str = "drop", draws: int = DRAWS, size=None,
+    progress: OnProgress = lambda share, way: None, others: Sequence[Any] | None = None
+) -> Perturbation:  # fmt: skip
     """Measure how a prediction's probability changes as an image is perturbed step by step.
 
     Patches are removed or shuffled at random, or the whole image changes. The prediction is the class that
@@ -140,17 +127,13 @@ def perturbation(
     images = None if others is None else dict(enumerate(others))
     seconds = [*other_images(inspector, trace, images).values()] if kind in ("ground", "texture") else []
     logits_of = partial(perturbed_logits, inspector, trace, draws=draws, others=seconds)
-    return run_perturbation(trace, kind, logits_of, progress)
+    return steps.run_perturbation(trace, kind, logits_of, progress)
 
 
 def perturbed_logits(
-    inspector: Inspector,
-    trace: Trace,
-    way: str,
-    step: int,
-    draws: int = DRAWS,
-    others: Sequence[UInt8[np.ndarray, "height width 3"]] = (),
-) -> Float[Tensor, "draw class"]:
+    inspector: Inspector, trace: Trace, way: str, step: int, draws: int = DRAWS,
+    others: Sequence[UInt8[np.ndarray, "height width 3"]] = ()
+) -> Float[Tensor, "draw class"]:  # fmt: skip
     """Return the logits of every draw at one step of a way.
 
     `way` is "dropped", "black", "shuffled", or one of CHANGES. Raises UnsupportedModel if patches cannot be
@@ -159,7 +142,7 @@ def perturbed_logits(
     if way in CHANGES:
         if inspector.preprocessing.channels != 3:
             raise UnsupportedModel(not_applicable(trace.checkpoint, NOT_RGB))
-        place = step_values(trace.grid, way)[step]
+        place = steps.step_values(trace.grid, way)[step]
         pictures = change_image(trace.view.picture, way, place, trace.grid, others)[:draws]
         draws = len(pictures)
     if step == 0:
@@ -168,7 +151,8 @@ def perturbed_logits(
     if way in CHANGES:
         return perturbed.to(pictures)
     if way == "shuffled":
-        return perturbed.in_order(torch.from_numpy(perturbation_orders(trace.grid, "shuffle", draws)[step]))
+        orders = steps.perturbation_orders(trace.grid, "shuffle", draws)
+        return perturbed.in_order(torch.from_numpy(orders[step]))
     seeds = range(1, draws + 1) if SHARES[step] < 100 else (1,)  # an image without patches has one draw
-    kept = [torch.from_numpy(patches_kept(trace.grid, SHARES[step], seed)) for seed in seeds]
+    kept = [torch.from_numpy(steps.patches_kept(trace.grid, SHARES[step], seed)) for seed in seeds]
     return perturbed.kept(torch.stack(kept), way).expand(draws, -1)

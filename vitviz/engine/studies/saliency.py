@@ -197,9 +197,8 @@ def randomise_weights(inspector: Inspector, blocks: int, seed: int) -> Inspector
     """
     count = len(capture.transformer_blocks(inspector.model))
     if whole_number(blocks, below=count + 1) is None:
-        raise VitvizError(
-            f"Given {quoted(blocks)} blocks to draw at random; expected 0 (the head alone) to {count}."
-        )
+        expected = f"expected 0 (the head alone) to {count}"
+        raise VitvizError(f"Given {quoted(blocks)} blocks to draw at random; {expected}.")
     twin = inspector.with_runner(ForwardRunner(copy.copy(inspector.placed)))  # a copy shares the weights
     parts = [getattr(twin.model, name, None) for name in HEADS]
     parts += capture.transformer_blocks(twin.model)[count - blocks :]

@@ -137,10 +137,8 @@ def _require_short(tokenizer: Any, sentence: str, name: str) -> None:
     else:
         count = len(tokenizer.tokenizer(tokenizer.clean_fn(sentence)).input_ids)
     if count > tokenizer.context_length:
-        raise VitvizError(
-            f"{quoted(sentence)} is {count} tokens long; the text tower of {name} reads"
-            f" {tokenizer.context_length}. Shorten it."
-        )
+        detail = f"the text tower of {name} reads {tokenizer.context_length}. Shorten it."
+        raise VitvizError(f"{quoted(sentence)} is {count} tokens long; {detail}")
 
 
 def text_tower(inspector: Inspector, progress: Callable | None = None) -> tuple[Any, Callable]:
