@@ -162,9 +162,7 @@ def test_a_still_that_is_kept_becomes_the_photograph(cameras, server):
 def test_what_is_set_and_taken_away_holds_for_the_frames(cameras, server):
     page = open_with_camera(cameras[0], server.url)
     start(page)
-    page.evaluate(
-        "() => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { patches: [0, 1, 2] } }))"
-    )
+    page.evaluate("vitviz.send('ablate', { patches: [0, 1, 2] })")
     rollout = "[...window.vitviz.views].find((one) => one.name === 'rollout')"
     page.wait_for_function(f"() => {rollout}.value.missing.patches.length === 3")
     assert lit(page)

@@ -10,9 +10,7 @@ from tests.browser.helpers import SIZES, wait_for_history
 
 def take(page, *heads: str) -> None:
     """Takes heads away, as a view does."""
-    page.evaluate(
-        "(heads) => document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { heads } }))", heads
-    )
+    page.evaluate("(heads) => vitviz.send('ablate', { heads })", heads)
 
 
 def chips(page):

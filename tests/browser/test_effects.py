@@ -103,7 +103,7 @@ def test_with_something_taken_away_already_it_says_why_not(open_page):
         expect(page.locator(panel)).to_contain_text("needs the full model")
         expect(page.locator(panel).get_by_role("button", name="Begin")).to_be_hidden()
     assert refused == [], "nothing is asked for that is known to be refused"
-    page.evaluate("document.dispatchEvent(new CustomEvent('vitviz:put-back'))")
+    page.evaluate("vitviz.send('reset-edits')")
     page.wait_for_function(
         "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
         arg=key,

@@ -34,7 +34,7 @@ def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open
     wait_for_query(page, checkpoint="vitviz-tiny@30")
     pick_checkpoint(page, "vitviz-positions-none-0")
     wait_for_query(page, checkpoint="vitviz-positions-none-0")
-    page.evaluate("document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { heads: ['2.1'] } }))")
+    page.evaluate("vitviz.send('ablate', { heads: ['2.1'] })")
     wait_for_query(page, without="heads=2.1")
     expect(page.locator("#vitviz-edits")).to_contain_text("Layer 2, head 1")
     assert entries(page) - start == 4, "a step of the film is no entry of its own"

@@ -11,6 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 VITVIZ = HERE.parents[1] / "vitviz"
+EVENTS = f"import {{ send }} from '{VITVIZ}/frontend/events.js';\n\n"
 COLUMNS = 110
 
 
@@ -62,6 +63,9 @@ def test_scripts_and_style_sheets_are_in_form(tools):
         ("export function one() {\n  const two = 2;\n  return 1;\n}\n", "noUnusedVariables"),
         ("/** @type {number} */\nexport const one = 'two';\n", "TS2322"),
         ("export function one() {\n  const a = 1, b = 2;\n  return a + b;\n}\n", "useSingleVarDeclarator"),
+        (f"{EVENTS}send('highlight', 'head.1.1');\n", ""),
+        (f"{EVENTS}send('highlights', 'head.1.1');\n", "TS2345"),
+        (f"{EVENTS}send('highlight', 1);\n", "TS2345"),
         ("export const one  = 1\n", "File content differs from formatting output"),
     ],
 )

@@ -4,6 +4,7 @@
 // server/security/zips.py.
 
 import { seek } from './elements.js';
+import { send } from './events.js';
 import { t } from './i18n.js';
 
 const READ = ['settings.json', 'upload.jpg', 'classes'];
@@ -93,11 +94,11 @@ const moves = async (file) =>
 export async function hand(files) {
   const [given] = files;
   if (filmed(given) && (await moves(given))) {
-    document.dispatchEvent(new CustomEvent('vitviz:video', { detail: given }));
+    send('open-video', given);
     return;
   }
   const refused = given && !accepted(given);
-  document.dispatchEvent(new CustomEvent('vitviz:notice', { detail: refused ? refusal(given) : '' }));
+  send('notice', refused ? refusal(given) : '');
   if (refused) return;
   const first = zipped(given) && !vectored(given) ? await slimmed(given) : given;
   const input = seek(`#vitviz-${zipped(first) || vectored(first) ? 'lesson' : 'upload'} input[type=file]`);

@@ -1,5 +1,7 @@
 // Linked highlighting: marks, lines, rows and cells of one method or head, anywhere on the page.
 
+import { listen, send } from './events.js';
+
 let now = '';
 
 /** The highlighted key; '' for none. */
@@ -14,12 +16,12 @@ export function relit(part) {
     node.classList.toggle('vv-lit', node.dataset.lit === now);
 }
 
-/** Highlights everything with a key; '' for nothing. Drawings without elements listen to "vitviz:lit". */
+/** Highlights everything with a key; '' for nothing. Drawings without elements use `whenLit`. */
 export function light(key = '') {
   if (!key && !now) return;
   now = key;
   relit(document);
-  document.dispatchEvent(new CustomEvent('vitviz:lit', { detail: key }));
+  send('highlight', key);
 }
 
 /** Attributes of an element that highlights a key on hover, and is highlighted with the key. */
@@ -30,7 +32,4 @@ export const lighting = (key) => ({
 });
 
 /** Calls `run` of a view with the highlighted key. */
-export const whenLit = (self, run) =>
-  document.addEventListener('vitviz:lit', (/** @type {any} */ { detail }) => run(detail), {
-    signal: self.life.signal,
-  });
+export const whenLit = (self, run) => listen('highlight', run, self.life.signal);

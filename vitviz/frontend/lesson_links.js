@@ -1,6 +1,7 @@
 // Links from a view to a lesson: two checkpoints on the current image, in another view.
 
 import { button, el } from './elements.js';
+import { send } from './events.js';
 import { t } from './i18n.js';
 import { open } from './view_state.js';
 
@@ -22,7 +23,7 @@ export function leads(self, said, slug, settings) {
     node.hidden = !pairs.length || Boolean(self.value.second);
     const buttons = pairs.map(({ text, pair }) =>
       button(t(text), () => {
-        document.dispatchEvent(new CustomEvent('vitviz:led'));
+        send('leave-for-lesson');
         choose(pair);
         open(slug, settings);
       }),

@@ -3,6 +3,7 @@
 import { toolbar } from './controls.js';
 import { Refusal } from './data.js';
 import { button, div, el, fold, marked, say, whenChanged } from './elements.js';
+import { send } from './events.js';
 import { asWritten, t } from './i18n.js';
 import { awaiting } from './progress.js';
 import { load, wanted } from './requests.js';
@@ -95,10 +96,8 @@ export function mount(element, props, watch, trigger, view) {
     frame.hidden = aside.hidden = Boolean(value.message);
     if (value.message) {
       const painted = { heads: [], mlps: [], patches: [], patches_as: 'mean' };
-      const paint = button(t('Paint over them instead'), () =>
-        document.dispatchEvent(new CustomEvent('vitviz:without', { detail: painted })),
-      );
-      const restore = button(t('Restore'), () => document.dispatchEvent(new Event('vitviz:restore')));
+      const paint = button(t('Paint over them instead'), () => send('ablate', painted));
+      const restore = button(t('Restore'), () => send('restore'));
       const ways = [value.restorable && restore, value.paintable && paint].filter(Boolean);
       const buttons = ways.length ? [div('vv-buttons', ...ways)] : [];
       note.replaceChildren(t(value.message), ' ', ...(self.awaiting ? [self.awaiting.node] : buttons));
@@ -268,4 +267,4 @@ const started = () => whenChanged(document.body, ['class'], repaint, false);
 if (document.body) started();
 else document.addEventListener('DOMContentLoaded', started);
 
-Object.assign(window, { vitviz: { views, memory } }); // for tests and debugging
+Object.assign(window, { vitviz: { views, memory, send } }); // for tests and debugging

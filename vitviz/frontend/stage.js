@@ -1,6 +1,7 @@
 // The upload with the model's crop drawn on it; passes dropped files to the page's image input.
 
 import { button, div, el, stack } from './elements.js';
+import { listen, send } from './events.js';
 import { hand } from './file_drop.js';
 import { t } from './i18n.js';
 import { drawCrop, rim } from './removed_patches.js';
@@ -14,37 +15,33 @@ export default () => ({
     const caption = el('p', { class: 'vv-text' });
     const hint = el('div', { class: 'vv-drop', 'data-export': 'no', text: t('Drop the image here') });
     const plot = div('vv-plot vv-stage', canvas, hint);
-    const ask = (asked) => (event) =>
-      event.currentTarget.dispatchEvent(new CustomEvent(`vitviz:${asked}`, { bubbles: true }));
-    const tool = (text, name, asked) => button(text, ask(asked), { class: name });
-    const edit = tool(t('Edit image'), 'vv-edit-picture', 'board');
-    const tools = div('vv-tools', edit, tool(t('Camera'), 'vv-camera', 'camera'));
+    const edit = button(t('Edit image'), () => send('edit-image', edit), { class: 'vv-edit-picture' });
+    const camera = button(t('Camera'), () => send('start-camera'), { class: 'vv-camera' });
+    const tools = div('vv-tools', edit, camera);
     self.figure.append(stack(plot, caption, tools));
     const over = (on) => (event) => {
       event.preventDefault();
       self.root.classList.toggle('vv-over', on);
     };
-    const listen = (name, run) => self.root.addEventListener(name, run, { signal: self.life.signal });
-    listen('dragenter', over(true));
-    listen('dragover', over(true));
-    listen('dragleave', (event) => {
+    const onRoot = (name, run) => self.root.addEventListener(name, run, { signal: self.life.signal });
+    onRoot('dragenter', over(true));
+    onRoot('dragover', over(true));
+    onRoot('dragleave', (event) => {
       if (!self.root.contains(event.relatedTarget)) over(false)(event);
     });
-    listen('drop', (event) => {
+    onRoot('drop', (event) => {
       over(false)(event);
       hand(event.dataTransfer.files);
     });
-    document.addEventListener(
-      'vitviz:original',
-      async (/** @type {CustomEvent} */ { detail }) => {
-        self.ui.holds = detail;
-        const before = detail && (await self.picture('original', self.life.signal).catch(() => null));
-        if (self.ui.holds !== detail) return;
-        self.ui.before = before;
-        self.draw();
-      },
-      { signal: self.life.signal },
-    );
+    const { signal } = self.life;
+    const original = async (shows) => {
+      self.ui.holds = shows;
+      const before = shows && (await self.picture('original', signal).catch(() => null));
+      if (self.ui.holds !== shows) return;
+      self.ui.before = before;
+      self.draw();
+    };
+    listen('show-original', original, signal);
     return { canvas, caption, holds: false, before: null };
   },
 

@@ -3,6 +3,7 @@
 
 import { put, Refusal } from '../../frontend/data.js';
 import { el, sheet } from '../../frontend/elements.js';
+import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { begin, pause, stage } from './live.js';
 
@@ -113,6 +114,6 @@ export function camera() {
     }
   }
 
-  document.addEventListener('vitviz:camera', start);
+  listen('start-camera', start);
   document.addEventListener('visibilitychange', () => document.hidden && mine?.stop());
 }

@@ -1,6 +1,7 @@
 // The ablated heads, MLPs and patches as removable chips. All views show the ablated model.
 
 import { button, el, marked, seek, selection, span } from '../../frontend/elements.js';
+import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { camera } from './camera.js';
 import { board } from './image_editor.js';
@@ -96,9 +97,8 @@ export default function part(element, props, watch, trigger) {
     root.dataset.text = value.text;
   }
 
-  document.addEventListener('vitviz:without', (/** @type {CustomEvent} */ event) => {
+  listen('ablate', ({ heads = [], mlps = [], patches = [], patches_as }) => {
     if (!root.isConnected) return;
-    const { heads = [], mlps = [], patches = [], patches_as } = event.detail;
     const join = (old, more) => [...new Set([...old, ...more])];
     const base = coming();
     const all = { heads: join(base.heads, heads), mlps: join(base.mlps, mlps) };
@@ -106,10 +106,9 @@ export default function part(element, props, watch, trigger) {
     ask({ ...base, ...all, patches_as: patches_as ?? base.patches_as });
   });
 
-  // restores the named heads, or everything
-  document.addEventListener('vitviz:restore', (/** @type {CustomEvent} */ { detail }) => {
+  listen('restore', (parts) => {
     const { heads } = coming();
-    const kept = detail ? { heads: heads.filter((one) => !detail.heads.includes(one)) } : NOTHING;
+    const kept = parts ? { heads: heads.filter((one) => !parts.heads.includes(one)) } : NOTHING;
     if (root.isConnected) ask({ ...coming(), ...kept });
   });
 
@@ -119,11 +118,8 @@ export default function part(element, props, watch, trigger) {
     if (props.value.text || question.open()) ask({ ...coming(), ...NOTHING });
   }
 
-  document.addEventListener('vitviz:put-back', () => root.isConnected && putBack());
-  document.addEventListener(
-    'vitviz:board',
-    (/** @type {CustomEvent} */ event) => root.isConnected && over.open(event.target),
-  );
+  listen('reset-edits', () => root.isConnected && putBack());
+  listen('edit-image', (from) => root.isConnected && over.open(from));
   watch('value', show);
   show();
 }

@@ -2,6 +2,7 @@
 
 import { address } from '../../frontend/data.js';
 import { button, el, fold, marked, seek, origin as target } from '../../frontend/elements.js';
+import { listen, send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
 import { awaiting } from '../../frontend/progress.js';
@@ -72,8 +73,8 @@ export default function part(element, props, watch, trigger) {
 
   /** Restores all removed parts, or the previous training snapshot. */
   function undo() {
-    if (props.value.before) document.dispatchEvent(new CustomEvent('vitviz:put-back'));
-    else document.dispatchEvent(new CustomEvent('vitviz:step', { detail: origin.checkpoint }));
+    if (props.value.before) send('reset-edits');
+    else send('show-snapshot', origin.checkpoint);
   }
 
   /** The most likely classes and the classes that views refer to, with their previous values. */
@@ -185,17 +186,17 @@ export default function part(element, props, watch, trigger) {
   }
 
   // A full queue refuses requests, so a pending request is repeated at growing intervals.
-  document.addEventListener('vitviz:unanswered', () => {
+  listen('unanswered', () => {
     setTimeout(() => props.value?.asks && root.isConnected && trigger('computed', {}), pause);
     pause = Math.min(2 * pause, LONGEST);
   });
-  document.addEventListener('vitviz:live', (/** @type {CustomEvent} */ { detail }) => {
-    live = detail?.answers[main ? 0 : 1];
-    if (root.isConnected && (live?.checkpoint || !detail)) show();
+  listen('live-frame', (told) => {
+    live = told?.answers[main ? 0 : 1];
+    if (root.isConnected && (live?.checkpoint || !told)) show();
   });
-  document.addEventListener('vitviz:asked', (/** @type {CustomEvent} */ { detail }) => {
-    if (!main || String(detail) === String(asked)) return;
-    asked = detail;
+  listen('explained-classes', (names) => {
+    if (!main || String(names) === String(asked)) return;
+    asked = names;
     if (given()?.top && !wait) show();
   });
   watch('value', show);

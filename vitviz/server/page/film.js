@@ -2,6 +2,7 @@
 // frames of a video. All views follow.
 
 import { button, div, el, marked, seek, svg } from '../../frontend/elements.js';
+import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { settled } from '../../frontend/view_state.js';
 import { align, training } from './training_curve.js';
@@ -216,15 +217,14 @@ export default function part(element, props, watch, trigger) {
     }
   }
 
-  document.addEventListener('vitviz:step', (/** @type {CustomEvent} */ event) => {
-    const at = frames.findIndex((frame) => frame.name === event.detail);
+  listen('show-snapshot', (name) => {
+    const at = frames.findIndex((frame) => frame.name === name);
     if (at < 0 || over !== training || !root.isConnected) return;
     stop();
     go(at);
   });
-  // detail: a video's timeline, or null at its end
-  document.addEventListener('vitviz:timeline', (/** @type {CustomEvent} */ { detail }) => {
-    if (root.isConnected) turn(detail || training);
+  listen('timeline', (video) => {
+    if (root.isConnected) turn(video || training);
   });
   new ResizeObserver(() => {
     if (frames.length) draw(Number(slider.value));

@@ -3,6 +3,7 @@
 
 import { picture } from '../../frontend/data.js';
 import { button, div, el, fit, selection, span, typing } from '../../frontend/elements.js';
+import { listen, send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { scored } from '../../frontend/numbers.js';
 import { questions } from './requests.js';
@@ -433,7 +434,7 @@ export function board(props, trigger) {
     const shows = on && Boolean(wanted);
     if (shows === original) return;
     original = shows;
-    document.dispatchEvent(new CustomEvent('vitviz:original', { detail: shows }));
+    send('show-original', shows);
     draw();
   }
 
@@ -453,8 +454,8 @@ export function board(props, trigger) {
   document.addEventListener('keyup', ({ key }) => key.toLowerCase() === 'o' && hold(false));
   window.addEventListener('blur', () => hold(false));
   new ResizeObserver(draw).observe(plot);
-  document.addEventListener('vitviz:answered', (/** @type {CustomEvent} */ { detail }) => {
-    if (detail !== 'retouch' || question.open() || wanted === props.value.strokes) return;
+  listen('answered', (request) => {
+    if (request !== 'retouch' || question.open() || wanted === props.value.strokes) return;
     [wanted, drafts, rect] = [props.value.strokes, [], null]; // refused
     past.pop();
     root.hidePopover(); // otherwise it would cover the error message

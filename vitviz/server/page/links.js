@@ -2,6 +2,7 @@
 
 import { file } from '../../frontend/data.js';
 import { button, el, seek, whenChanged } from '../../frontend/elements.js';
+import { listen } from '../../frontend/events.js';
 import { save } from '../../frontend/export.js';
 import { t } from '../../frontend/i18n.js';
 import { memory, views } from '../../frontend/view_state.js';
@@ -189,7 +190,7 @@ export default function part(element, props, watch, trigger) {
   for (const name of ['pointerdown', 'keydown', 'input', 'change', 'drop'])
     document.addEventListener(name, () => (touched = true), { capture: true, passive: true });
   whenChanged(document.body, ['data-ready', 'aria-selected', 'data-set'], later);
-  document.addEventListener('vitviz:led', () => {
+  listen('leave-for-lesson', () => {
     way = moment();
     const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
     back.textContent = `← ${from.textContent}`;

@@ -3,6 +3,7 @@
 
 import { asked, forget, passed } from '../../frontend/data.js';
 import { button } from '../../frontend/elements.js';
+import { send } from '../../frontend/events.js';
 import { hand } from '../../frontend/file_drop.js';
 import { t } from '../../frontend/i18n.js';
 import { addresses } from '../../frontend/requests.js';
@@ -40,7 +41,7 @@ async function show(told, scene, status) {
     return told && !value?.key ? null : one.pass(told && { ...value, scene });
   });
   if (told) each.push(stage().pass({ ...told.picture, scene, told: status }));
-  document.dispatchEvent(new CustomEvent('vitviz:live', { detail: told }));
+  send('live-frame', told);
   await Promise.all(each);
 }
 

@@ -1,6 +1,7 @@
 // An error message beside the action: what failed, why, and what to do. Text only, never HTML.
 
 import { button, el, marked, seek } from '../../frontend/elements.js';
+import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 
 export default function part(element, props, watch) {
@@ -24,7 +25,7 @@ export default function part(element, props, watch) {
     root.scrollIntoView({ block: 'nearest' });
   }
 
-  document.addEventListener('vitviz:notice', (/** @type {CustomEvent} */ { detail }) => update(detail));
+  listen('notice', update);
   watch('value', () => update());
   show();
 }

@@ -5,6 +5,8 @@
 // afterwards ("always_last"); several at once ("multiple") finish in any order. page/build.py signals when a
 // request has been answered or refused.
 
+import { listen } from '../../frontend/events.js';
+
 /**
  * @param {(name: string, data: any) => void} trigger of the component
  * @param {string} event
@@ -18,8 +20,8 @@ export function questions(trigger, event) {
     trigger(event, data);
   }
 
-  document.addEventListener('vitviz:answered', (/** @type {CustomEvent} */ { detail }) => {
-    if (detail !== event || !open) return;
+  listen('answered', (request) => {
+    if (request !== event || !open) return;
     const next = waiting;
     [open, waiting] = [false, null];
     if (next) ask(next);

@@ -3,6 +3,7 @@
 
 import { address } from '../../frontend/data.js';
 import { button, el, running, say, seek, selection, whenChanged } from '../../frontend/elements.js';
+import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 
@@ -118,9 +119,9 @@ export default function part(element, props, watch, trigger) {
   root.removeAttribute('role');
   root.replaceChildren(fold, body);
   unfold(false);
-  document.addEventListener('vitviz:answered', (/** @type {CustomEvent} */ { detail }) => {
-    if (detail === 'set.survey') on = '';
-    if (detail.startsWith('set.')) show();
+  listen('answered', (request) => {
+    if (request === 'set.survey') on = '';
+    if (request.startsWith('set.')) show();
   });
   document.addEventListener('change', (event) => {
     if (event.target !== input()) return;

@@ -4,6 +4,7 @@
 import { tinted } from '../../frontend/colours.js';
 import { address, asked, Refusal, sent } from '../../frontend/data.js';
 import { button, div, selection, svg } from '../../frontend/elements.js';
+import { listen, send } from '../../frontend/events.js';
 import { save } from '../../frontend/export.js';
 import { t } from '../../frontend/i18n.js';
 import { bounds, number } from '../../frontend/numbers.js';
@@ -51,8 +52,6 @@ const LARGEST = 20; // MB, Gradio's limit
 const LOOKS = 300; // ms between two checks whether the visible views have changed
 const STANDS = 8000; // ms between two uses of a frame, which the server would otherwise delete
 
-const timeline = (detail) => document.dispatchEvent(new CustomEvent('vitviz:timeline', { detail }));
-
 async function open(file) {
   const flight = new AbortController();
   /** @type {any} */
@@ -65,7 +64,7 @@ async function open(file) {
       over?.quit();
       clearInterval(watch);
       if (!over) return;
-      timeline(null);
+      send('timeline', null);
       asked(`${over.video}/live`, { video: over.video }, true).catch(() => {});
     },
   );
@@ -82,7 +81,7 @@ async function open(file) {
     }
     over = overFrames(mine, found);
     watch = setInterval(over.look, LOOKS);
-    timeline(over);
+    send('timeline', over);
   } catch (problem) {
     if (!mine.on()) return;
     mine.stop();
@@ -262,5 +261,5 @@ function overFrames(mine, { video, frames, step, most }) {
 
 /** Listens as long as the page is open. */
 export function video() {
-  document.addEventListener('vitviz:video', (/** @type {CustomEvent} */ { detail }) => open(detail));
+  listen('open-video', open);
 }

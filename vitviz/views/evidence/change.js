@@ -2,6 +2,7 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, say } from '../../frontend/elements.js';
+import { send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed, scored } from '../../frontend/numbers.js';
 import { ablated, removedHeads } from '../../frontend/removed_patches.js';
@@ -22,7 +23,7 @@ export function change(self) {
   const said = el('p', { class: 'vv-changed', role: 'status' });
   const restore = button(t('Restore'), () => {
     const heads = restorable(self).map(({ layer, head }) => `${layer}.${head}`);
-    document.dispatchEvent(new CustomEvent('vitviz:restore', { detail: { heads } }));
+    send('restore', { heads });
   });
   restore.dataset.export = 'no';
   const row = div('vv-change-row', selected, restore);

@@ -1,6 +1,7 @@
 // Selection: classes by typing, patches by a click or a rectangle, heads from the grid; and their ablation.
 
 import { button, el } from '../../frontend/elements.js';
+import { send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { chosenHeads, className, listed, targets } from './lines.js';
 
@@ -102,7 +103,7 @@ export function clear(self) {
 export function takeAway(self) {
   const patches = listed(self.settings.patches);
   const heads = chosenHeads(self).map(({ layer, head }) => `${layer}.${head}`);
-  document.dispatchEvent(new CustomEvent('vitviz:without', { detail: { heads, patches } }));
+  send('ablate', { heads, patches });
   if (patches.length) clear(self); // heads stay selected beside the changed prediction
 }
 

@@ -3,6 +3,7 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, span, stack } from '../../frontend/elements.js';
+import { send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { map } from '../../frontend/map.js';
 import { outline } from '../../frontend/pointer.js';
@@ -137,7 +138,7 @@ export default () => ({
     showPickers(self, of, rather);
     ui.pair.forEach((node) => (node.hidden = ui.classes.length < 2)); // a single output has no pair
     const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
-    if (!self.value.second) document.dispatchEvent(new CustomEvent('vitviz:asked', { detail: names }));
+    if (!self.value.second) send('explained-classes', names);
     const values = data.map.values;
     const most = reach(values) || 1;
     const chosen = chosenOf(self);

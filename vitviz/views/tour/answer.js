@@ -3,6 +3,7 @@
 
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, fit, stack, track } from '../../frontend/elements.js';
+import { send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { scored } from '../../frontend/numbers.js';
 import { strip } from './board.js';
@@ -197,8 +198,7 @@ export const withoutStep = {
         'contribution was {share}.',
       { name, logit: digits(logit), left: digits(left), lost: digits(lost), share: digits(head.share) },
     );
-    const detail = { heads: [`${head.layer}.${head.head}`] };
-    made.out.onclick = () => document.dispatchEvent(new CustomEvent('vitviz:without', { detail }));
+    made.out.onclick = () => send('ablate', { heads: [`${head.layer}.${head.head}`] });
   },
 };
 
