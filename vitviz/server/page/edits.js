@@ -4,7 +4,7 @@ import { button, el, marked, seek, selection, span } from '../../frontend/elemen
 import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { camera } from './camera.js';
-import { board } from './image_editor.js';
+import { imageEditor } from './image_editor.js';
 import { questions } from './requests.js';
 import { video } from './video.js';
 
@@ -30,7 +30,7 @@ function how(label, options, value, change) {
 export default function part(element, props, watch, trigger) {
   const root = element.querySelector('.vv-edits');
   const question = questions(trigger, 'without');
-  const over = board(props, trigger);
+  const editor = imageEditor(props, trigger);
   camera();
   video();
   let wanted = { ...NOTHING, heads_as: 'mean', patches_as: 'dropped' };
@@ -59,7 +59,7 @@ export default function part(element, props, watch, trigger) {
 
   function show() {
     const value = props.value;
-    over.show();
+    editor.show();
     root.dataset.strokes = value?.strokes ?? '';
     root.hidden = !value?.text && !value?.strokes;
     marked(seek('#vitviz-page'), 'edited', !root.hidden);
@@ -83,7 +83,7 @@ export default function part(element, props, watch, trigger) {
       patches.length &&
         how(t('patches'), patchesBy(), value.patches_as, (name) => ask({ ...coming(), patches_as: name })),
     ].filter(Boolean);
-    const painted = value.strokes ? [chip(t('Edited image'), () => over.paint(''))] : [];
+    const painted = value.strokes ? [chip(t('Edited image'), () => editor.paint(''))] : [];
     const all = button(t('Reset'), putBack, { class: 'vv-edit-all' });
     root.replaceChildren(
       ...painted,
@@ -114,12 +114,12 @@ export default function part(element, props, watch, trigger) {
 
   /** All ablated parts and the edits. */
   function putBack() {
-    over.paint('');
+    editor.paint('');
     if (props.value.text || question.open()) ask({ ...coming(), ...NOTHING });
   }
 
   listen('reset-edits', () => root.isConnected && putBack());
-  listen('edit-image', (from) => root.isConnected && over.open(from));
+  listen('edit-image', (from) => root.isConnected && editor.open(from));
   watch('value', show);
   show();
 }

@@ -1,0 +1,66 @@
+// The canvas of the image editor: the image, and over it a preview of what is not painted yet.
+
+import { fit } from '../../frontend/elements.js';
+
+/** Makes the canvas, which fills `plot`. */
+export function editorCanvas(plot, canvas) {
+  let scale = 1; // CSS pixels per pixel of the image
+
+  /** A pointer's position in pixels of the image. */
+  function place(event) {
+    const box = canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top].map((length) => Math.round(length / scale));
+  }
+
+  function strokeOf(context, { points, erases, wide }) {
+    const strokeStyle = erases ? 'rgb(255 255 255 / .5)' : 'rgb(127 127 127 / .65)';
+    Object.assign(context, { strokeStyle, lineWidth: wide, lineCap: 'round', lineJoin: 'round' });
+    context.beginPath();
+    for (const [x, y] of [...points, points.at(-1)]) context.lineTo(x, y);
+    context.stroke();
+  }
+
+  /**
+   * Draws an image of `size`, and over it `drafts`, paths whose strokes are not painted yet, and `over`, the
+   * drawing of the tools. Without `over` only the image.
+   */
+  function draw(image, size, drafts = [], over = null) {
+    const [w, h] = size;
+    scale = Math.min(plot.clientWidth / w, plot.clientHeight / h);
+    const context = fit(canvas, w * scale, h * scale, window.devicePixelRatio || 1);
+    context.scale(scale, scale);
+    context.drawImage(image, 0, 0, w, h);
+    if (!over) return;
+    const { path, cuts, region, shift, cursor } = over;
+    for (const one of path && !cuts ? [...drafts, path] : drafts) strokeOf(context, one);
+    const [across, along] = shift;
+    const moved = ([x, y, ...sides]) => [x + across, y + along, ...sides];
+    const line = () => {
+      context.beginPath();
+      const around = region ? region.outline : cuts && path ? path.points : [];
+      for (const at of around) context.lineTo(...moved(at));
+      if (region) around.length ? context.closePath() : context.rect(...moved(region.rect));
+    };
+    if (region && (across || along)) {
+      context.save();
+      line();
+      context.clip();
+      const part = region.rect.map((length) => (length * image.width) / w);
+      context.drawImage(image, ...part, ...moved(region.rect));
+      context.restore();
+    }
+    // visible on any background
+    const seen = { lineWidth: 2 / scale, strokeStyle: '#fff', globalCompositeOperation: 'difference' };
+    Object.assign(context, seen);
+    line();
+    context.stroke();
+    if (cursor) {
+      const arm = 8 / scale;
+      context.strokeRect(cursor[0] - arm, cursor[1], 2 * arm, 0);
+      context.strokeRect(cursor[0], cursor[1] - arm, 0, 2 * arm);
+    }
+    context.globalCompositeOperation = 'source-over';
+  }
+
+  return { place, draw };
+}
