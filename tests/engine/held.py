@@ -1,9 +1,9 @@
-"""A model run again with one thing taken out of its last attention and everything that the ledger holds,
-held.
+"""Oracle for logit attribution: the model run again with one term removed and all linearised statistics
+frozen.
 
-This is the account's definition done to the model itself, by hooks on timm's own modules: deviations of
-norms, gates, the last block's MLP and attention pooling's weights and MLP keep their values, while a head's
-share of one source token is missing. What the logits lose must be that line.
+Hooks on timm's own modules apply the definition of the attribution. Deviations of norms, gates, the last
+layer's MLP, and the weights and MLP of attention pooling keep their values, while a head's contribution from
+one source token is removed. The change of the logits must equal that contribution.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 
-class _Calls(TorchFunctionMode):
-    """Every attention call in the open: number -> what becomes of its weights; calls whose q and k are given
-    are held.
+class _OpenAttention(TorchFunctionMode):
+    """Compute every attention call unfused.
+
+    `change` maps call numbers to functions of the weights. `held` maps call numbers to fixed queries and
+    keys.
     """
 
     def __init__(self, change=None, held=None):
@@ -37,8 +39,8 @@ class _Calls(TorchFunctionMode):
         return self.change.get(number, lambda weights: weights)(weights) @ v
 
 
-class Held:
-    """One picture through a model whose downstream statistics are those of the untouched pass."""
+class FrozenStatistics:
+    """One image through a model whose downstream statistics are those of the original pass."""
 
     def __init__(self, model: nn.Module, pixels: torch.Tensor):
         self.model, self.pixels, block = model, pixels, model.blocks[-1]
@@ -60,34 +62,39 @@ class Held:
             for norm in self.norms
         ]
         handles += [
-            one.register_forward_hook(lambda module, args, output: self.outputs.update({module: output}))
-            for one in self.fixed
+            module_to_freeze.register_forward_hook(
+                lambda module, args, output: self.outputs.update({module: output})
+            )
+            for module_to_freeze in self.fixed
         ]
-        with torch.no_grad(), _Calls() as calls:
+        with torch.no_grad(), _OpenAttention() as calls:
             self.logits = model(pixels)[0]
         self.pooling = {number: calls.seen[number] for number in range(self.last + 1, len(calls.seen))}
         for handle in handles:
             handle.remove()
 
-    def without(self, head: int, source: int | None = None) -> torch.Tensor:
-        """The logits without a head of the last block, or without what it reads from one token."""
+    def logits_without(self, head: int, source: int | None = None) -> torch.Tensor:
+        """Return the logits without a head of the last layer, or without the head's contribution from one
+        token.
+        """
 
-        def taken(weights):
+        def zero_weights(weights):
             weights = weights.clone()
             weights[:, head, :, slice(None) if source is None else source] = 0
             return weights
 
-        handles = [norm.register_forward_hook(self._held_norm) for norm in self.norms]
+        handles = [norm.register_forward_hook(self._frozen_norm) for norm in self.norms]
         handles += [
-            one.register_forward_hook(lambda module, args, output: self.outputs[module]) for one in self.fixed
+            module_to_freeze.register_forward_hook(lambda module, args, output: self.outputs[module])
+            for module_to_freeze in self.fixed
         ]
-        with torch.no_grad(), _Calls({self.last: taken}, self.pooling):
+        with torch.no_grad(), _OpenAttention({self.last: zero_weights}, self.pooling):
             logits = self.model(self.pixels)[0]
         for handle in handles:
             handle.remove()
         return logits
 
-    def _held_norm(self, module, args, output):
+    def _frozen_norm(self, module, args, output):
         before, x = self.inputs[module], args[0]
         if isinstance(module, nn.LayerNorm):
             variance = before.var(dim=-1, unbiased=False, keepdim=True)

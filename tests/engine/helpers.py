@@ -1,4 +1,4 @@
-"""Helpers that several test files share."""
+"""Logit terms and residual streams of small models, shared by several test files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vitviz.engine.forward.edges import recorded_stream
 WEIGHTS = "weights/deit_tiny_patch16_224.safetensors"
 
 
-MORE = {
+MORE_CONSTRUCTIONS = {
     "norm before the blocks": lambda: vit(pre_norm=True),
     "norms of queries and keys": lambda: vit(qk_norm=True),
     "rotary": lambda: eva(use_rot_pos_emb=True, num_reg_tokens=2),
@@ -20,13 +20,13 @@ MORE = {
 }
 
 
-def looked(construction):
-    if construction in MORE:
-        CONSTRUCTIONS[construction] = MORE[construction]
+def terms_and_stream(construction):
+    if construction in MORE_CONSTRUCTIONS:
+        CONSTRUCTIONS[construction] = MORE_CONSTRUCTIONS[construction]
     try:
         model = small_model(construction)
     finally:
-        if construction in MORE:
+        if construction in MORE_CONSTRUCTIONS:
             del CONSTRUCTIONS[construction]
     trace, tail = trace_and_readout(model, pixels_for(model))
     ledger = analyses.logit_terms(trace, tail)

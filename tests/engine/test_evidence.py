@@ -16,7 +16,7 @@ from tests.engine.accounts import (
     small_model,
     trace_and_readout,
 )
-from tests.engine.held import Held
+from tests.engine.held import FrozenStatistics
 from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.analyses.logit_account import largest_gap
@@ -58,7 +58,7 @@ def test_a_line_is_what_the_held_model_loses_without_it(construction):
     model = small_model(construction)
     pixels = pixels_for(model)
     trace, readout = trace_and_readout(model, pixels)
-    held, tokens = Held(model, pixels), trace.grid.tokens
+    held, tokens = FrozenStatistics(model, pixels), trace.grid.tokens
     torch.testing.assert_close(held.logits, trace.logits)
     for target in (0, 5):
         account = analyses.logit_attribution(trace, readout, target)
@@ -91,7 +91,7 @@ def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(con
                     near = {"rtol": 1e-12, "atol": 1e-12 * largest(trace), "check_dtype": False}
                     torch.testing.assert_close(found, value, **near, msg=lambda why, of=name: f"{of}: {why}")
         assert together.gap[image].abs() < EXACT * largest(trace)
-        held = Held(model, pixels[image : image + 1])
+        held = FrozenStatistics(model, pixels[image : image + 1])
         for head in range(3):
             lost = (held.logits - held.without(head))[target].item()
             assert together.heads[image, -1, head].item() == pytest.approx(lost, abs=EXACT * largest(trace))

@@ -11,7 +11,7 @@ import torch
 
 import vitviz
 from tests.engine.accounts import pixels_for
-from tests.engine.helpers import WEIGHTS, looked
+from tests.engine.helpers import WEIGHTS, terms_and_stream
 from tests.shared import shared_file
 from vitviz.analyses import sufficient_edges
 from vitviz.analyses.logit_account import attribution_of
@@ -40,7 +40,7 @@ def ways_on(layer, layers, heads):
     "construction", [*KINDS, "RMSNorm, SwiGLU", "relative positions", "attention pooling"]
 )
 def test_what_flows_along_an_edge_is_the_sum_over_all_ways_on(construction):
-    _, ledger, stream, basis = looked(construction)
+    _, ledger, stream, basis = terms_and_stream(construction)
     edges = sufficient_edges.every_edge(3, 3, stream.positions is not None)
     found = dict(zip(edges, sufficient_edges.edge_shares(ledger, stream, basis, edges).tolist(), strict=True))
     assert len(found) == 3 * (0 + 4 + 8) + 3 * 4 + 10 * (1 + (stream.positions is not None))
@@ -117,7 +117,7 @@ def noise(stream):
 @pytest.mark.parametrize("construction", ["registers", "average, then norm", "norms of queries and keys"])
 @pytest.mark.parametrize("by", ["mean", "zero"])
 def test_passes_with_some_edges_alone_are_those_by_hand(construction, by):
-    model, ledger, stream, _ = looked(construction)
+    model, ledger, stream, _ = terms_and_stream(construction)
     usual, edges = noise(stream) if by == "mean" else None, sufficient_edges.every_edge(3, 3, True)
     if by == "mean":
         edges = [one for one in edges if one.writer.kind != "positions"]  # the same for every picture

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import vitviz
 from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for
-from tests.engine.helpers import MORE, WEIGHTS, looked
+from tests.engine.helpers import MORE, WEIGHTS, terms_and_stream
 from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.analyses.effects import SIDES
@@ -119,7 +119,7 @@ class Run(TorchFunctionMode):
 
 @sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
 def test_a_line_is_what_the_held_model_loses_without_that_writer(construction):
-    model, ledger, stream, basis = looked(construction)
+    model, ledger, stream, basis = terms_and_stream(construction)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     found = upstream_of(ledger, stream, basis, 2, 1)
     largest = max(abs(part) for _, part in found.lines())
@@ -153,7 +153,7 @@ def test_a_line_is_what_the_held_model_loses_without_that_writer(construction):
 
 @sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
 def test_scores_and_paths_of_every_construction_add_up(construction):
-    _, ledger, stream, basis = looked(construction)
+    _, ledger, stream, basis = terms_and_stream(construction)
     attention = ledger.trace.layers[2]
     scores = attention.q[1] @ attention.k[1].mT * attention.scale
     whole = scores if attention.bias is None else scores + attention.bias.rows(heads=slice(1, 2))[0]
@@ -195,7 +195,7 @@ def test_scores_and_paths_of_every_construction_add_up(construction):
 
 def test_a_wrong_line_is_no_remainder_of_another():
     """What an MLP wrote is recorded; a difference of residuals would take up any error."""
-    _, ledger, stream, basis = looked("class")
+    _, ledger, stream, basis = terms_and_stream("class")
     spoiled = dataclasses.replace(stream, mlps=(stream.mlps[0] * 1.01, *stream.mlps[1:]))
     found = upstream_of(ledger, spoiled, basis, 2, 1)
     assert abs(found.gap) > 1e-4 * max(abs(part) for _, part in found.lines())
@@ -311,7 +311,7 @@ def everything(layer, heads, positions=True):
     + ["norms of queries and keys", "rotary", "relative positions"],
 )
 def test_edges_taken_out_by_passes(construction):
-    model, ledger, stream, _ = looked(construction)
+    model, ledger, stream, _ = terms_and_stream(construction)
     pixels, before = pixels_for(model), {name: one.clone() for name, one in model.state_dict().items()}
 
     def hooked(module, change, pre=False):

@@ -1,6 +1,4 @@
-"""Shuffled patches and zeroed positions: what must agree agrees, what must differ differs, and nothing is
-changed.
-"""
+"""Shuffled patches and zeroed position embeddings."""
 
 import numpy as np
 import pytest
@@ -15,55 +13,57 @@ from vitviz.engine.studies import perturbation as asked
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 
-AGREES = [
+ORDER_FREE = [
     ("vit_tiny_patch16_224", {}),  # class token
     ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"}),  # mean of the patches
     ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "map"}),  # attention pooling, as in SigLIP
     ("deit_tiny_distilled_patch16_224", {}),
-    ("deit3_small_patch16_224", {}),  # positions for patches alone, LayerScale
+    ("deit3_small_patch16_224", {}),  # positions for patches only, LayerScale
 ]
 
 
-@pytest.mark.parametrize("name, changes", AGREES)
-def test_without_positions_the_order_of_the_patches_leaves_the_answer_as_it_is(name, changes):
+@pytest.mark.parametrize("name, changes", ORDER_FREE)
+def test_patch_order_does_not_matter_without_positions(name, changes):
     inspector = inspect(small(name, **changes))
     original, shuffled = inspector.trace(noise()), inspector.experiment(noise(), shuffle=3)
-    assert (original.logits - shuffled.logits).abs().max() > 1e-2, "with positions the order has to matter"
-    zeroed, both = (
+    assert (original.logits - shuffled.logits).abs().max() > 1e-2, "with positions the order must matter"
+    zeroed, zeroed_and_shuffled = (
         inspector.experiment(noise(), positions=False),
         inspector.experiment(noise(), shuffle=3, positions=False),
     )
-    torch.testing.assert_close(zeroed.logits, both.logits, atol=1e-4, rtol=0)
-    assert (original.logits - zeroed.logits).abs().max() > 1e-2, "the positions are part of the answer"
+    torch.testing.assert_close(zeroed.logits, zeroed_and_shuffled.logits, atol=1e-4, rtol=0)
+    assert (original.logits - zeroed.logits).abs().max() > 1e-2, "zeroed positions must change the logits"
 
 
-def test_without_positions_the_patch_tokens_are_permuted_with_the_patches():
+def test_patch_tokens_are_permuted_with_patches_without_positions():
     inspector = inspect(small())
-    zeroed, both = (
+    zeroed, zeroed_and_shuffled = (
         inspector.experiment(noise(), positions=False),
         inspector.experiment(noise(), shuffle=3, positions=False),
     )
     order = shuffling.permutation(zeroed.grid.patches, 3)
     assert sorted(order) == list(range(16)) and list(order) != sorted(order)
-    torch.testing.assert_close(both.tokens[-1][1:], zeroed.tokens[-1][1:][order], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        zeroed_and_shuffled.tokens[-1][1:], zeroed.tokens[-1][1:][order], atol=1e-4, rtol=1e-4
+    )
     torch.testing.assert_close(zeroed.position_embedded, zeroed.patch_embedding)
 
 
-def test_the_shuffled_picture_is_the_one_the_model_read():
+def test_view_shows_shuffled_model_input():
     inspector = inspect(small())
     original, shuffled = inspector.trace(noise()), inspector.experiment(noise(), shuffle=3)
     order = shuffling.permutation(16, 3)
-    for place, patch in enumerate(order):
-        (row, col), (row2, col2) = divmod(place, 4), divmod(int(patch), 4)
-        there, here = (
-            picture[8 * r : 8 * r + 8, 8 * c : 8 * c + 8]
-            for picture, r, c in ((shuffled.view.picture, row, col), (original.view.picture, row2, col2))
+    for position, patch in enumerate(order):
+        (row, col), (row2, col2) = divmod(position, 4), divmod(int(patch), 4)
+        moved, original_patch = (
+            image[8 * r : 8 * r + 8, 8 * c : 8 * c + 8]
+            for image, r, c in ((shuffled.view.picture, row, col), (original.view.picture, row2, col2))
         )
-        np.testing.assert_array_equal(there, here)
+        np.testing.assert_array_equal(moved, original_patch)
     torch.testing.assert_close(shuffled.patch_embedding, original.patch_embedding[order])
 
 
-def test_the_model_and_its_traces_are_as_before():
+def test_experiment_leaves_model_and_traces_unchanged():
     model = small()
     inspector = inspect(model)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
@@ -76,7 +76,7 @@ def test_the_model_and_its_traces_are_as_before():
     np.testing.assert_array_equal(after.view.picture, before.view.picture)
 
 
-def test_the_variant_shares_every_weight_but_the_table():
+def test_variant_without_positions_shares_all_other_weights():
     model = small()
     variant = shuffling.without_positions(model, "small")
     own = dict(model.named_parameters())
@@ -86,7 +86,7 @@ def test_the_variant_shares_every_weight_but_the_table():
     assert not variant.pos_embed.any()
 
 
-def test_a_view_is_taken_as_it_is():
+def test_experiment_accepts_view_as_input():
     inspector = inspect(small())
     trace = inspector.trace(noise())
     prepared = prepare(open_image(noise()), inspector.preprocessing)
@@ -107,26 +107,26 @@ def test_a_view_is_taken_as_it_is():
         ("eva02_tiny_patch14_224", "a learned table and rotary embedding: not applicable"),
     ],
 )
-def test_positions_that_are_no_table_cannot_be_zeroed_but_patches_can_be_shuffled(name, reason):
+def test_non_table_positions_cannot_be_zeroed_but_patches_shuffled(name, reason):
     inspector = inspect(perturbed(name, depth=1), name)
     with pytest.raises(VitvizError, match=reason):
         inspector.experiment(noise(), positions=False)
     assert inspector.experiment(noise(), shuffle=1).grid.patches > 0
 
 
-def test_a_model_told_nothing_about_places_says_so():
+def test_zeroing_positions_is_rejected_without_position_embedding():
     inspector = inspect(small(pos_embed="none"))
     with pytest.raises(VitvizError, match="nothing to set to zero"):
         inspector.experiment(noise(), positions=False)
 
 
-@pytest.mark.parametrize("name, changes", [*AGREES, ("vit_small_patch16_dinov3", {})])
-def test_readout_and_parts_are_the_models_own(name, changes):
+@pytest.mark.parametrize("name, changes", [*ORDER_FREE, ("vit_small_patch16_dinov3", {})])
+def test_readout_and_parts_reproduce_logits_and_embedding(name, changes):
     model = small(name, **changes)
     inspector = inspect(model)
     trace, parts = inspector.trace(noise()), inspector.parts()
     y = inspector.readout(trace)
-    if "distilled" in name:  # two heads, each with a row of its own
+    if "distilled" in name:  # two heads, each reads its own token
         assert y.shape == (128,) and parts.prefix.shape == (2, 128)
     else:
         torch.testing.assert_close(
@@ -139,18 +139,18 @@ def test_readout_and_parts_are_the_models_own(name, changes):
     assert len(parts.prefix) == trace.grid.prefix and parts.classes == 7 and not parts.stem
 
 
-def test_answers_in_many_orders_are_those_of_the_orders_one_by_one(monkeypatch):
+def test_batched_orders_equal_single_shuffles(monkeypatch):
     inspector = inspect(small())
     trace = inspector.trace(noise())
     orders = torch.stack([torch.from_numpy(shuffling.permutation(16, seed)) for seed in range(5)])
-    monkeypatch.setattr(asked, "AT_ONCE", 2 * trace.grid.tokens)  # two pictures at once
-    found = asked.PerturbedLogits(inspector, trace).in_order(orders)
-    for seed, logits in enumerate(found):
+    monkeypatch.setattr(asked, "AT_ONCE", 2 * trace.grid.tokens)  # two images at once
+    batched = asked.PerturbedLogits(inspector, trace).in_order(orders)
+    for seed, logits in enumerate(batched):
         expected = inspector.experiment(trace.view, shuffle=seed).logits
         torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
 
 
-def test_a_rim_that_no_patch_is_cut_from_stays_where_it_is():
+def test_pixels_outside_patches_stay_in_place():
     grid = Grid(2, 2, (3, 3), ())
     pixels = torch.arange(2 * 3 * 7 * 8).view(2, 3, 7, 8)
     moved = shuffling.reorder_patches(pixels, grid, torch.tensor([3, 2, 1, 0]))

@@ -1,5 +1,5 @@
-"""All heads and MLPs in turn: as one at a time, with progress and an end; and beside the ledger's direct
-shares.
+"""Effects of all heads and MLPs, one ablation each: equal to single ablations, with progress and
+cancellation.
 """
 
 import pytest
@@ -22,66 +22,75 @@ from vitviz.traces import cancellation
     ["class", "EVA-02", "BEiT", "relative positions", "parallel, averaged", "attention pooling"],
     quick=["class"],
 )
-def test_all_in_turn_are_as_one_at_a_time(family, how):
+def test_effects_equal_single_ablations(family, how):
     inspector, other = inspector_of(family), "one" if how == "other" else None
     plain = inspector.trace(noise()).logits
-    found = inspector.effects(noise(), (2, 4), heads_as=how, other=noise(5), batch=3)
-    assert found.logit == pytest.approx((plain[2] - plain[4]).item(), abs=1e-5)
+    all_effects = inspector.effects(noise(), (2, 4), heads_as=how, other=noise(5), batch=3)
+    assert all_effects.logit == pytest.approx((plain[2] - plain[4]).item(), abs=1e-5)
 
-    def alone(**lost):
+    def alone(**removed):
         logits = inspector.trace(
-            noise(), ablation=Ablation(**lost, heads_as=how, other=other), other=noise(5)
+            noise(), ablation=Ablation(**removed, heads_as=how, other=other), other=noise(5)
         ).logits
-        return found.logit - (logits[2] - logits[4]).item()
+        return all_effects.logit - (logits[2] - logits[4]).item()
 
     heads = torch.tensor([[alone(heads=[(layer, head)]) for head in range(3)] for layer in range(3)])
-    assert_close(found.heads, heads, rtol=1e-4, atol=1e-5)
-    assert_close(found.mlps, torch.tensor([alone(mlps=[layer]) for layer in range(3)]), rtol=1e-4, atol=1e-5)
-    assert ("photographs" in found.reference) == (how == "mean")
+    assert_close(all_effects.heads, heads, rtol=1e-4, atol=1e-5)
+    assert_close(
+        all_effects.mlps, torch.tensor([alone(mlps=[layer]) for layer in range(3)]), rtol=1e-4, atol=1e-5
+    )
+    assert ("photographs" in all_effects.reference) == (how == "mean")
 
 
-def test_progress_is_told_and_ends_the_sweep():
-    inspector, told = inspector_of("class"), []
-    whole = inspector.effects(noise(), 1, progress=lambda done, of: told.append((done, of)))
-    assert told == [(4, 12), (8, 12), (12, 12)] and whole.heads.isfinite().all()
+def test_effects_report_progress_and_can_be_stopped():
+    inspector, reports = inspector_of("class"), []
+    whole = inspector.effects(noise(), 1, progress=lambda done, of: reports.append((done, of)))
+    assert reports == [(4, 12), (8, 12), (12, 12)] and whole.heads.isfinite().all()
     part = inspector.effects(noise(), 1, progress=lambda done, of: False)
     assert (
         part.heads[2].isfinite().all()
         and part.heads[:2].isnan().all()
         and torch.equal(part.heads[2], whole.heads[2])
     )
-    gone = []
-    with pytest.raises(Stopped), cancellation.when(lambda: bool(gone)):
-        inspector.effects(noise(), 1, progress=lambda done, of: gone.append(1))
+    cancelled = []
+    with pytest.raises(Stopped), cancellation.when(lambda: bool(cancelled)):
+        inspector.effects(noise(), 1, progress=lambda done, of: cancelled.append(1))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in inspector.model.modules())
 
 
 @pytest.mark.parametrize("family", ["class", "parallel, averaged", "attention pooling"])
-def test_one_layer_on_all_classes_is_the_same_class_by_class(family):
+def test_layer_effects_equal_effects_per_class(family):
     inspector = inspector_of(family)
     view = inspector.trace(noise()).view
     layers = [inspector.layer_effects(view, layer) for layer in range(3)]
     for target in (1, (2, 4)):
-        found = inspector.effects(view, target)
+        all_effects = inspector.effects(view, target)
         first, *second = target if isinstance(target, tuple) else (target,)
-        columns = torch.stack([one[:, first] - sum(one[:, other] for other in second) for one in layers])
-        assert_close(columns, torch.cat([found.heads, found.mlps[:, None]], dim=1), rtol=1e-4, atol=1e-6)
+        columns = torch.stack(
+            [
+                layer_effects[:, first] - sum(layer_effects[:, other] for other in second)
+                for layer_effects in layers
+            ]
+        )
+        assert_close(
+            columns, torch.cat([all_effects.heads, all_effects.mlps[:, None]], dim=1), rtol=1e-4, atol=1e-6
+        )
     without = inspector.trace(noise(), ablation=Ablation(heads=[(1, 2)])).logits
     assert_close(layers[1][2], inspector.trace(noise()).logits - without, rtol=1e-4, atol=1e-5)
     with pytest.raises(IndexError, match="has layers 0 to 2"):
         inspector.layer_effects(view, 3)
 
 
-def test_hooks_of_the_user_do_not_hold_in_a_sweep():
+def test_user_hooks_do_not_apply_to_effects():
     inspector = inspector_of("class")
     expected = inspector.effects(noise(), 1)
     with inspector.hook("blocks.1.mlp", torch.zeros_like):
         assert torch.equal(inspector.effects(noise(), 1).heads, expected.heads)
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_invalid_effects_arguments_are_rejected():
     inspector = inspector_of("class")
-    for asked in (
+    for arguments in (
         {"target": 6},
         {"target": (1, 2, 3)},
         {"target": 1, "batch": 0},
@@ -89,20 +98,20 @@ def test_what_cannot_be_asked_is_refused():
         {"target": 1, "heads_as": "other"},
     ):
         with pytest.raises(VitvizError):
-            inspector.effects(noise(), **asked)
+            inspector.effects(noise(), **arguments)
 
 
 @pytest.mark.slow
-def test_direct_shares_and_total_effects_of_deit_tiny():
+def test_direct_contributions_and_effects_of_deit_tiny_agree():
     inspector = vitviz.load(
         str(shared_file("weights/deit_tiny_patch16_224.safetensors")),
         architecture="deit_tiny_patch16_224",
         device="cpu",
     )
-    picture = str(shared_file("data/both.png"))
+    image = str(shared_file("data/both.png"))
     effects, account = (
-        inspector.effects(picture, 243),
-        vitviz.logit_attribution(inspector, inspector.trace(picture), 243),
+        inspector.effects(image, 243),
+        vitviz.logit_attribution(inspector, inspector.trace(image), 243),
     )
     agreement = analyses.agreement(effects, account)
     print(agreement)

@@ -1,4 +1,6 @@
-"""The truth check reads some queries of every layer: what is wrong in the record must show in them."""
+"""The attention check samples queries of every layer. Errors in the recorded attention must show in these
+queries.
+"""
 
 from dataclasses import replace
 
@@ -15,19 +17,19 @@ NAMES = ["vit_tiny_patch16_224", "beit_base_patch16_224", "eva02_tiny_patch14_22
 true_of = tracing.to_attention
 
 
-def scaled(attention, layer):
+def scale_scores(attention, layer):
     return replace(attention, scale=attention.scale * 1.1)
 
 
-def heads_moved(attention, layer):
+def roll_heads(attention, layer):
     return replace(attention, v=attention.v.roll(1, 1))
 
 
-def queries_moved(attention, layer):
+def roll_queries(attention, layer):
     return replace(attention, q=attention.q.roll(1, 2))
 
 
-def a_seventh_of_the_queries_in_one_layer(attention, layer):
+def change_some_queries_in_one_layer(attention, layer):
     if layer != 1:
         return attention
     q, part = attention.q.clone(), attention.q.shape[2] // 7
@@ -35,7 +37,7 @@ def a_seventh_of_the_queries_in_one_layer(attention, layer):
     return replace(attention, q=q)
 
 
-def a_key_hidden(attention, layer):
+def mask_one_key(attention, layer):
     tokens = attention.q.shape[2]
     mask = torch.zeros(1, 1, 1, tokens)
     mask[..., tokens // 2] = float("-inf")
@@ -44,13 +46,13 @@ def a_key_hidden(attention, layer):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "wrong", [scaled, heads_moved, queries_moved, a_seventh_of_the_queries_in_one_layer, a_key_hidden]
+    "corrupt", [scale_scores, roll_heads, roll_queries, change_some_queries_in_one_layer, mask_one_key]
 )
-def test_a_wrong_record_is_refused(name, wrong, monkeypatch):
+def test_corrupted_attention_record_is_rejected(name, corrupt, monkeypatch):
     layers = iter(range(100))
 
-    def to_attention(*given):
-        return wrong(true_of(*given), next(layers))
+    def to_attention(*args):
+        return corrupt(true_of(*args), next(layers))
 
     monkeypatch.setattr(tracing, "to_attention", to_attention)
     with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
@@ -58,22 +60,22 @@ def test_a_wrong_record_is_refused(name, wrong, monkeypatch):
 
 
 @pytest.mark.parametrize("mask", [None, "another head's"])
-def test_a_bias_that_is_left_out_or_mixed_up_is_refused(mask, monkeypatch):
-    true = tracing.biases_of
+def test_missing_or_mixed_up_bias_is_rejected(mask, monkeypatch):
+    original = tracing.biases_of
 
-    def changed(bias):
+    def corrupt(bias):
         return replace(bias, table=torch.zeros_like(bias.table) if mask is None else bias.table.roll(1, 0))
 
-    monkeypatch.setattr(tracing, "biases_of", lambda *given: list(map(changed, true(*given))))
+    monkeypatch.setattr(tracing, "biases_of", lambda *args: list(map(corrupt, original(*args))))
     with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
         inspect(perturbed("vit_relpos_small_patch16_224", depth=2)).trace(noise())
 
 
-def test_layers_in_another_order_are_refused(monkeypatch):
-    true = tracing.to_trace_batch
+def test_reversed_layers_are_rejected(monkeypatch):
+    original = tracing.to_trace_batch
 
-    def batch_of(*given):
-        batch = true(*given)
+    def batch_of(*args):
+        batch = original(*args)
         return replace(batch, layers=batch.layers[::-1])
 
     monkeypatch.setattr(tracing, "to_trace_batch", batch_of)
@@ -81,33 +83,33 @@ def test_layers_in_another_order_are_refused(monkeypatch):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 
 
-def test_calls_that_are_counted_to_another_layer_are_refused(monkeypatch):
-    true = capture.AttentionInterceptor.on_event
+def test_calls_assigned_to_wrong_layer_are_rejected(monkeypatch):
+    original = capture.AttentionInterceptor.on_event
 
     def on_event(self, moment, layer, args, output):
-        given = true(self, moment, layer, args, output)
+        result = original(self, moment, layer, args, output)
         self._layer = 1 - layer if moment == "input" else self._layer
-        return given
+        return result
 
     monkeypatch.setattr(capture.AttentionInterceptor, "on_event", on_event)
     with pytest.raises(UnsupportedModel, match="goes on with nothing"):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 
 
-def test_every_layer_is_looked_at_and_a_size_is_trusted_only_afterwards(monkeypatch):
+def test_every_layer_is_checked_and_failed_check_is_repeated(monkeypatch):
     inspector = inspect(perturbed("vit_tiny_patch16_224", depth=3))
-    monkeypatch.setattr(tracing, "to_attention", lambda *given: scaled(true_of(*given), 0))
-    for _ in range(2):  # a refusal is no pass
+    monkeypatch.setattr(tracing, "to_attention", lambda *args: scale_scores(true_of(*args), 0))
+    for _ in range(2):  # a rejected pass must not count as checked
         with pytest.raises(UnsupportedModel):
             inspector.trace(noise())
     monkeypatch.setattr(tracing, "to_attention", true_of)
     inspector.trace(noise())
-    monkeypatch.setattr(tracing, "to_attention", lambda *given: scaled(true_of(*given), 0))
+    monkeypatch.setattr(tracing, "to_attention", lambda *args: scale_scores(true_of(*args), 0))
     with pytest.raises(UnsupportedModel):
         inspector.trace(noise(), 96)
 
 
-def test_the_queries_are_spread_over_the_sequence_and_the_same_every_time():
+def test_sampled_queries_cover_sequence_and_are_deterministic():
     for tokens in (1, 40, 41, 197, 577, 4097):
         for layer in (0, 11):
             queries = sampled_queries(tokens, layer)

@@ -1,4 +1,4 @@
-"""A retouched photograph by plain numpy; what a model gets of a piece that was moved by whole patches."""
+"""Image edits against plain NumPy, and the effect on a model's input if a piece moves by whole patches."""
 
 import colorsys
 
@@ -16,32 +16,34 @@ HEIGHT, WIDTH = 60, 80
 
 
 @pytest.fixture(scope="module")
-def picture():
+def noise_image():
     return np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
 
 
-def made(picture, strokes) -> np.ndarray:
-    before = picture.copy()
-    found = np.asarray(vitviz.edit_image(picture, strokes))
-    assert (picture == before).all(), "the picture that is handed in stays as it was"
-    assert (found == np.asarray(vitviz.edit_image(Image.fromarray(picture), strokes))).all(), "to the bit"
-    return found
+def edited(noise_image, strokes) -> np.ndarray:
+    before = noise_image.copy()
+    result = np.asarray(vitviz.edit_image(noise_image, strokes))
+    assert (noise_image == before).all(), "the input image was changed"
+    assert (result == np.asarray(vitviz.edit_image(Image.fromarray(noise_image), strokes))).all(), (
+        "results of array and PIL image differ"
+    )
+    return result
 
 
 def distances(*path: tuple[int, int]) -> np.ndarray:
-    """Each pixel's distance from a path, by its segments."""
+    """Return each pixel's distance from a path of line segments."""
     y, x = np.mgrid[:HEIGHT, :WIDTH]
-    here, found = np.stack([x, y], -1).astype(float), np.full((HEIGHT, WIDTH), np.inf)
+    here, nearest = np.stack([x, y], -1).astype(float), np.full((HEIGHT, WIDTH), np.inf)
     for start, end in zip(path, path[1:] or path, strict=False):
         a, b = np.array(start, float), np.array(end, float)
         along = (b - a) @ (b - a)
-        share = np.clip((here - a) @ (b - a) / along, 0, 1)[..., None] if along else 0.0
-        found = np.minimum(found, np.linalg.norm(here - a - share * (b - a), axis=-1))
-    return found
+        fraction = np.clip((here - a) @ (b - a) / along, 0, 1)[..., None] if along else 0.0
+        nearest = np.minimum(nearest, np.linalg.norm(here - a - fraction * (b - a), axis=-1))
+    return nearest
 
 
-def mean_of(picture) -> np.ndarray:
-    return np.floor(picture.reshape(-1, 3).mean(0) + 0.5).astype(np.uint8)
+def mean_of(noise_image) -> np.ndarray:
+    return np.floor(noise_image.reshape(-1, 3).mean(0) + 0.5).astype(np.uint8)
 
 
 PATHS = [("20.15", [(20, 15)]), ("20.15.30.20", [(20, 15), (50, 35)]),
@@ -50,99 +52,102 @@ PATHS = [("20.15", [(20, 15)]), ("20.15.30.20", [(20, 15), (50, 35)]),
 
 @pytest.mark.parametrize(("text", "path"), PATHS)
 @pytest.mark.parametrize("ink", ["ff8800", "mean"])
-def test_a_brush_colours_what_lies_within_half_its_width(picture, text, path, ink):
-    found, far = made(picture, f"brush.{ink}_9.{text}"), distances(*path)
-    colour = (255, 136, 0) if ink == "ff8800" else mean_of(picture)
-    assert (found[far <= 3.5] == colour).all()
-    assert (found[far > 6] == picture[far > 6]).all()
+def test_brush_colours_pixels_within_half_its_width(noise_image, text, path, ink):
+    result, far = edited(noise_image, f"brush.{ink}_9.{text}"), distances(*path)
+    colour = (255, 136, 0) if ink == "ff8800" else mean_of(noise_image)
+    assert (result[far <= 3.5] == colour).all()
+    assert (result[far > 6] == noise_image[far > 6]).all()
     assert (far <= 3.5).sum() > 30
 
 
-def test_the_mean_is_that_of_the_picture_as_it_was(picture):
-    found = made(picture, "brightness_60 brush.mean_9.20.15")
-    assert (found[15, 20] == mean_of(picture)).all()
+def test_mean_ink_uses_unedited_image(noise_image):
+    result = edited(noise_image, "brightness_60 brush.mean_9.20.15")
+    assert (result[15, 20] == mean_of(noise_image)).all()
 
 
-def test_noise_is_seeded_and_nothing_else(picture):
-    one, again, other = (made(picture, f"brush.noise{seed}_31.40.30") for seed in (7, 7, 8))
+def test_noise_ink_depends_on_seed_only(noise_image):
+    first, again, other = (edited(noise_image, f"brush.noise{seed}_31.40.30") for seed in (7, 7, 8))
     under = distances((40, 30)) <= 14
-    assert (one == again).all() and (one[under] != other[under]).mean() > 0.9
-    assert abs(one[under].mean() - 127.5) < 10 and one[under].std() > 60
-    assert (one[~(distances((40, 30)) <= 17)] == picture[~(distances((40, 30)) <= 17)]).all()
+    assert (first == again).all() and (first[under] != other[under]).mean() > 0.9
+    assert abs(first[under].mean() - 127.5) < 10 and first[under].std() > 60
+    assert (first[~(distances((40, 30)) <= 17)] == noise_image[~(distances((40, 30)) <= 17)]).all()
 
 
-def test_blur_is_a_gaussian_of_a_quarter_of_the_width(picture):
-    """Its weights in plain numpy; Pillow's comes by three boxes, and rounds."""
-    found, wide = made(picture, "brush.blur_16.40.30"), 16
+def test_blur_ink_is_gaussian_with_sigma_of_quarter_width(noise_image):
+    """The reference is plain NumPy. Pillow approximates a Gaussian by three boxes, and rounds."""
+    result, wide = edited(noise_image, "brush.blur_16.40.30"), 16
     offsets = np.arange(-wide, wide + 1)
     kernel = np.exp(-(offsets**2) / (2 * (wide / 4) ** 2))
     kernel /= kernel.sum()
     kernel = np.outer(kernel, kernel)
     under = np.argwhere(distances((40, 30)) <= 7)
     for y, x in under[::5]:
-        around = picture[y - wide : y + wide + 1, x - wide : x + wide + 1].astype(float)
-        assert np.abs((around * kernel[..., None]).sum((0, 1)) - found[y, x]).max() < 3
+        around = noise_image[y - wide : y + wide + 1, x - wide : x + wide + 1].astype(float)
+        assert np.abs((around * kernel[..., None]).sum((0, 1)) - result[y, x]).max() < 3
 
 
-def test_blur_does_not_depend_on_how_far_the_path_goes_on(picture):
-    one, on = (made(picture, f"brush.blur_8.40.30{more}") for more in ("", ".-40.-28"))
+def test_blur_does_not_depend_on_rest_of_path(noise_image):
+    short, extended = (edited(noise_image, f"brush.blur_8.40.30{more}") for more in ("", ".-40.-28"))
     under = distances((40, 30)) <= 3
-    assert (one[under] == on[under]).all()
+    assert (short[under] == extended[under]).all()
 
 
-def test_the_eraser_brings_the_picture_back_as_it_was_before_all_strokes(picture):
-    found = made(picture, "brush.000000_41.40.30 brightness_50 rotate_30 erase_21.40.30")
+def test_eraser_restores_unedited_image(noise_image):
+    result = edited(noise_image, "brush.000000_41.40.30 brightness_50 rotate_30 erase_21.40.30")
     far = distances((40, 30))
-    assert (found[far <= 9] == picture[far <= 9]).all()
-    assert (found[far > 12] != picture[far > 12]).mean() > 0.9
+    assert (result[far <= 9] == noise_image[far <= 9]).all()
+    assert (result[far > 12] != noise_image[far > 12]).mean() > 0.9
 
 
 @pytest.mark.parametrize("tool", ["move", "copy"])
 @pytest.mark.parametrize(
     ("left", "top", "across", "down"), [(8, 16, 24, 8), (60, 40, -30, -20), (0, 0, -8, 4)]
 )
-def test_a_rectangle_goes_by_whole_pixels(picture, tool, left, top, across, down):
-    found, expected = made(picture, f"{tool}_{left}.{top}.16.12.{across}.{down}"), picture.copy()
+def test_rectangle_is_moved_by_whole_pixels(noise_image, tool, left, top, across, down):
+    result, expected = edited(noise_image, f"{tool}_{left}.{top}.16.12.{across}.{down}"), noise_image.copy()
     if tool == "move":
-        expected[top : top + 12, left : left + 16] = mean_of(picture)
+        expected[top : top + 12, left : left + 16] = mean_of(noise_image)
     for y in range(top, min(top + 12, HEIGHT)):
         for x in range(left, min(left + 16, WIDTH)):
             if 0 <= y + down < HEIGHT and 0 <= x + across < WIDTH:
-                expected[y + down, x + across] = picture[y, x]
-    assert (found == expected).all()
+                expected[y + down, x + across] = noise_image[y, x]
+    assert (result == expected).all()
 
 
-def test_a_rectangle_is_taken_as_far_as_it_lies_within(picture):
-    assert (made(picture, "copy_-4.-4.12.12.20.20") == made(picture, "copy_0.0.8.8.20.20")).all()
-    assert (made(picture, "move_500.500.8.8.-480.-480") == picture).all()
+def test_rectangle_is_clipped_to_image(noise_image):
+    assert (edited(noise_image, "copy_-4.-4.12.12.20.20") == edited(noise_image, "copy_0.0.8.8.20.20")).all()
+    assert (edited(noise_image, "move_500.500.8.8.-480.-480") == noise_image).all()
 
 
 @pytest.mark.parametrize("tool", ["move", "copy"])
 @pytest.mark.parametrize("sides", [(-1, 1), (1, -1), (-1, -1)])
-def test_a_piece_is_mirrored_to_the_bit(picture, tool, sides):
-    found, expected = made(picture, f"{tool}_8.16.16.12.24.8.{16 * sides[0]}.{12 * sides[1]}"), picture.copy()
+def test_piece_is_mirrored_exactly(noise_image, tool, sides):
+    result, expected = (
+        edited(noise_image, f"{tool}_8.16.16.12.24.8.{16 * sides[0]}.{12 * sides[1]}"),
+        noise_image.copy(),
+    )
     if tool == "move":
-        expected[16:28, 8:24] = mean_of(picture)
-    expected[24:36, 32:48] = picture[16:28, 8:24][:: sides[1], :: sides[0]]
-    assert (found == expected).all()
+        expected[16:28, 8:24] = mean_of(noise_image)
+    expected[24:36, 32:48] = noise_image[16:28, 8:24][:: sides[1], :: sides[0]]
+    assert (result == expected).all()
 
 
-def test_a_piece_is_scaled_about_its_upper_left_corner(picture):
-    """Of one colour to the bit; of an even slope as bilinear is, but for the edges."""
-    plain = np.full_like(picture, 40)
+def test_piece_is_scaled_from_upper_left_corner(noise_image):
+    """A piece of one colour is exact. A linear slope equals bilinear interpolation except at the edges."""
+    plain = np.full_like(noise_image, 40)
     plain[10:20, 10:30] = (250, 120, 7)
     expected = plain.copy()
     expected[30:35, 40:50] = (250, 120, 7)
-    assert (made(plain, "copy_10.10.20.10.30.20.10.5") == expected).all()
+    assert (edited(plain, "copy_10.10.20.10.30.20.10.5") == expected).all()
     slope = np.repeat(np.add.outer(np.arange(60), 2 * np.arange(80))[..., None], 3, -1).astype(np.uint8)
-    larger = made(slope, "copy_0.0.20.10.5.20.-60.30")[20:50, 5:65, 0]
+    larger = edited(slope, "copy_0.0.20.10.5.20.-60.30")[20:50, 5:65, 0]
     y, x = (np.arange(30) + 0.5) / 3 - 0.5, (np.arange(60) + 0.5) / 3 - 0.5
-    wanted = np.add.outer(y, 2 * x)[:, ::-1]
-    assert np.abs(larger - wanted)[3:-3, 3:-3].max() <= 1
+    interpolated = np.add.outer(y, 2 * x)[:, ::-1]
+    assert np.abs(larger - interpolated)[3:-3, 3:-3].max() <= 1
 
 
-def test_a_piece_cut_by_an_outline_takes_what_lies_within(picture):
-    """The crossing number of each pixel's middle; on the outline itself it may be either."""
+def test_piece_with_outline_takes_pixels_inside_only(noise_image):
+    """Inside is tested by the crossing number of each pixel's centre. Pixels on the outline may be either."""
     corners = [(20, 10), (40, 14), (34, 40), (22, 30)]
     x, y = (axis[..., None] for axis in np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT)))
     inside = np.zeros((HEIGHT, WIDTH), bool)
@@ -151,46 +156,46 @@ def test_a_piece_cut_by_an_outline_takes_what_lies_within(picture):
     sure = distances(*corners, corners[0]) > 1
     assert inside[sure].sum() > 200
     outline = "20.10.20.4.-6.26.-12.-10"
-    found = made(picture, f"move_20.10.21.31.30.15.21.31.{outline}")
+    result = edited(noise_image, f"move_20.10.21.31.30.15.21.31.{outline}")
     was, there = np.argwhere(sure & inside), np.roll(sure & inside, (15, 30), (0, 1))
-    assert (found[there] == picture[tuple(was.T)]).all()
+    assert (result[there] == noise_image[tuple(was.T)]).all()
     left = sure & inside & ~np.roll(inside | ~sure, (15, 30), (0, 1))
-    assert (found[left] == mean_of(picture)).all() and left.sum() > 100
+    assert (result[left] == mean_of(noise_image)).all() and left.sum() > 100
     same = sure & ~inside & ~np.roll(inside | ~sure, (15, 30), (0, 1))
-    assert (found[same] == picture[same]).all()
-    flipped = made(picture, f"copy_20.10.21.31.30.15.-21.31.{outline}")
+    assert (result[same] == noise_image[same]).all()
+    flipped = edited(noise_image, f"copy_20.10.21.31.30.15.-21.31.{outline}")
     box = np.s_[10:41, 20:41]
-    expected = np.where((sure & inside)[box][:, ::-1, None], picture[box][:, ::-1], flipped[25:56, 50:71])
+    expected = np.where((sure & inside)[box][:, ::-1, None], noise_image[box][:, ::-1], flipped[25:56, 50:71])
     assert (flipped[25:56, 50:71] == expected).all() and (
-        flipped[25:56, 50:71] != picture[25:56, 50:71]
+        flipped[25:56, 50:71] != noise_image[25:56, 50:71]
     ).any()
-    far = made(picture, "move_0.0.80.60.0.0.80.60.-99999.-99999.99999.99999.99999.99999.-99999.0")
-    assert far.shape == picture.shape
+    far = edited(noise_image, "move_0.0.80.60.0.0.80.60.-99999.-99999.99999.99999.99999.99999.-99999.0")
+    assert far.shape == noise_image.shape
 
 
-def test_a_piece_is_laid_onto_another_photograph_which_is_the_picture_from_then_on(picture):
+def test_piece_is_pasted_onto_another_image(noise_image):
     other = np.random.default_rng(2).integers(0, 256, (50, 90, 3), np.uint8)
 
-    def laid(strokes):
+    def paste(strokes):
         kept = other.copy()
-        found = np.asarray(vitviz.edit_image(picture, strokes, other))
+        result = np.asarray(vitviz.edit_image(noise_image, strokes, other))
         assert (other == kept).all()
-        return found
+        return result
 
     piece = "onto.other_8.16.16.12.24.8"
     expected = other.copy()
-    expected[24:36, 32:48] = picture[16:28, 8:24]
-    assert (laid(piece) == expected).all()
-    bright = np.asarray(vitviz.edit_image(picture, "brightness_40"))
+    expected[24:36, 32:48] = noise_image[16:28, 8:24]
+    assert (paste(piece) == expected).all()
+    bright = np.asarray(vitviz.edit_image(noise_image, "brightness_40"))
     expected[24:36, 32:48] = bright[16:28, 8:24]
-    assert (laid(f"brightness_40 {piece}") == expected).all(), "what was painted before comes along"
-    erased, far = laid(f"{piece} erase_21.40.30"), np.hypot(*np.mgrid[-30:20, -40:50])
-    assert (erased[far < 9] == other[far < 9]).all(), "the eraser brings the other one back"
-    assert (laid(f"{piece} brush.mean_9.5.5")[5, 5] == mean_of(other)).all()
-    assert (laid("onto.other_500.0.8.8.0.0") == other).all()
+    assert (paste(f"brightness_40 {piece}") == expected).all(), "earlier strokes are lost"
+    erased, far = paste(f"{piece} erase_21.40.30"), np.hypot(*np.mgrid[-30:20, -40:50])
+    assert (erased[far < 9] == other[far < 9]).all(), "the eraser does not restore the other image"
+    assert (paste(f"{piece} brush.mean_9.5.5")[5, 5] == mean_of(other)).all()
+    assert (paste("onto.other_500.0.8.8.0.0") == other).all()
     coffee = np.asarray(vitviz.sample_image("coffee"))
-    assert (laid("onto.coffee_0.0.8.8.500.300")[300:308, 500:508] == picture[:8, :8]).all()
-    assert (laid("onto.coffee_0.0.8.8.500.300")[:300] == coffee[:300]).all()
+    assert (paste("onto.coffee_0.0.8.8.500.300")[300:308, 500:508] == noise_image[:8, :8]).all()
+    assert (paste("onto.coffee_0.0.8.8.500.300")[:300] == coffee[:300]).all()
     for strokes, given, reason in (
         ("onto.nobody_0.0.8.8.0.0", other, "There is no sample 'nobody': expected one of chelsea"),
         (piece, None, "no other photograph; expected one"),
@@ -198,128 +203,134 @@ def test_a_piece_is_laid_onto_another_photograph_which_is_the_picture_from_then_
         (f"{piece}.4096.4097", other, "up to 4,096"),
     ):
         with pytest.raises(VitvizError, match=reason):
-            vitviz.edit_image(picture, strokes, given)
+            vitviz.edit_image(noise_image, strokes, given)
 
 
-def test_a_shift_leaves_the_mean_colour(picture):
-    found = made(picture, "shift_7.-3")
-    assert (found[: HEIGHT - 3, 7:] == picture[3:, : WIDTH - 7]).all()
-    assert (found[:, :7] == mean_of(picture)).all() and (found[-3:] == mean_of(picture)).all()
+def test_shift_fills_with_mean_colour(noise_image):
+    result = edited(noise_image, "shift_7.-3")
+    assert (result[: HEIGHT - 3, 7:] == noise_image[3:, : WIDTH - 7]).all()
+    assert (result[:, :7] == mean_of(noise_image)).all() and (result[-3:] == mean_of(noise_image)).all()
 
 
-def test_brightness_and_contrast(picture):
-    values = picture.astype(float)
+def test_brightness_and_contrast_equal_formula(noise_image):
+    values = noise_image.astype(float)
     for number in (-100, -37, 5, 100):
         bright = np.clip(np.floor(values + 2.55 * number + 0.5), 0, 255)
-        assert (made(picture, f"brightness_{number}") == bright).all()
+        assert (edited(noise_image, f"brightness_{number}") == bright).all()
         contrast = np.clip(np.floor(128 + (values - 128) * (1 + number / 100) + 0.5), 0, 255)
-        assert np.abs(made(picture, f"contrast_{number}") - contrast).max() == 0
+        assert np.abs(edited(noise_image, f"contrast_{number}") - contrast).max() == 0
 
 
-def test_hue_turns_in_hsv_and_leaves_grey(picture):
-    found = made(picture, "hue_90")
+def test_hue_rotates_in_hsv_and_keeps_grey(noise_image):
+    result = edited(noise_image, "hue_90")
     for y, x in [(3, 4), (30, 40), (50, 70), (11, 60)]:
-        hue, saturation, value = colorsys.rgb_to_hsv(*picture[y, x] / 255)
+        hue, saturation, value = colorsys.rgb_to_hsv(*noise_image[y, x] / 255)
         expected = np.array(colorsys.hsv_to_rgb((hue + 0.25) % 1, saturation, value)) * 255
-        assert np.abs(expected - found[y, x]).max() < 9, "Pillow’s H has 256 steps, of six levels each"
-    grey = np.repeat(picture[..., :1], 3, -1)
-    assert (made(grey, "hue_90") == grey).all()
+        assert np.abs(expected - result[y, x]).max() < 9, "Pillow’s H has 256 steps, of six levels each"
+    grey = np.repeat(noise_image[..., :1], 3, -1)
+    assert (edited(grey, "hue_90") == grey).all()
 
 
-def test_rotation_is_against_the_clock_about_the_middle(picture):
-    square = picture[:60, :60]
-    assert (made(square, "rotate_90") == np.rot90(square)).all()
-    found = made(square, "rotate_45")
-    assert (found[0, 0] == mean_of(square)).all(), "where nothing is"
+def test_rotation_is_counterclockwise_about_centre(noise_image):
+    square = noise_image[:60, :60]
+    assert (edited(square, "rotate_90") == np.rot90(square)).all()
+    result = edited(square, "rotate_45")
+    assert (result[0, 0] == mean_of(square)).all(), "corners have the mean colour"
     smooth = np.repeat(np.add.outer(np.arange(60), 2 * np.arange(60))[..., None], 3, -1).astype(np.uint8)
-    turned, angle = made(smooth, "rotate_30"), np.deg2rad(30)
+    turned, angle = edited(smooth, "rotate_30"), np.deg2rad(30)
     y, x = np.mgrid[20:40, 20:40] - 29.5
     source_x, source_y = x * np.cos(angle) - y * np.sin(angle), x * np.sin(angle) + y * np.cos(angle)
     expected = (source_y + 29.5) + 2 * (source_x + 29.5)
     assert np.abs(turned[20:40, 20:40, 0] - expected).max() <= 1
 
 
-def test_one_stroke_after_the_other(picture):
-    one = made(made(picture, "copy_0.0.20.20.30.30"), "brightness_20")
-    assert (made(picture, "copy_0.0.20.20.30.30 brightness_20") == one).all()
-    assert (made(picture, "") == picture).all()
+def test_strokes_are_applied_in_order(noise_image):
+    expected = edited(edited(noise_image, "copy_0.0.20.20.30.30"), "brightness_20")
+    assert (edited(noise_image, "copy_0.0.20.20.30.30 brightness_20") == expected).all()
+    assert (edited(noise_image, "") == noise_image).all()
 
 
-def test_far_away_paths_and_pieces_leave_all_as_it_was(picture):
+def test_strokes_outside_image_change_nothing(noise_image):
     far = " ".join(["brush.mean_3" + ".99999.99999" * 900, "erase_9999.-99999.-99999"])
-    assert (made(picture, far)[:40] == picture[:40]).all()
+    assert (edited(noise_image, far)[:40] == noise_image[:40]).all()
 
 
-def test_what_goes_over_too_many_pixels_is_refused(picture, monkeypatch):
+def test_too_many_pixels_of_work_are_rejected(noise_image, monkeypatch):
     monkeypatch.setattr(module, "WORK", 3 * HEIGHT * WIDTH)
-    assert made(picture, "hue_1 hue_1 hue_1").shape == picture.shape
+    assert edited(noise_image, "hue_1 hue_1 hue_1").shape == noise_image.shape
     with pytest.raises(ImageError, match=r"Given .* 80 x 60; take some back"):
-        vitviz.edit_image(picture, "hue_1 hue_1 hue_1 shift_1.1")
+        vitviz.edit_image(noise_image, "hue_1 hue_1 hue_1 shift_1.1")
     with pytest.raises(ImageError, match="take some back"):
-        vitviz.edit_image(picture, "copy_0.0.1.1.0.0.4096.4096")
+        vitviz.edit_image(noise_image, "copy_0.0.1.1.0.0.4096.4096")
     with pytest.raises(VitvizError, match="expected one of"):
-        vitviz.edit_image(picture, "smudge_1")
+        vitviz.edit_image(noise_image, "smudge_1")
     with pytest.raises(ImageError, match="take some back"):
-        vitviz.edit_image(picture, "onto.coffee_0.0.1.1.0.0")
+        vitviz.edit_image(noise_image, "onto.coffee_0.0.1.1.0.0")
 
 
-def test_a_trace_says_how_its_picture_was_retouched_and_no_file_can_say_so(picture, tmp_path):
+def test_view_reports_edits_only_of_edited_images(noise_image, tmp_path):
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    image = vitviz.edit_image(picture, "hue_90")
+    image = vitviz.edit_image(noise_image, "hue_90")
     trace = inspector.trace(image)
     assert trace.view.retouched == ImageEdits.parse("hue_90") and "retouched: hue_90" in trace._repr_html_()
     assert "retouched: hue_90" in vitviz.figure("rollout", inspector, trace).caption
     cell = vitviz.show("rollout", inspector, trace, image=image, live=[]).page
     assert '"The photograph was retouched: {what}.", "values": {"what": {"text": "hue_90"' in cell
-    said = PngImagePlugin.PngInfo()
-    said.add_text("retouched", "hue_90")
-    Image.fromarray(picture).save(tmp_path / "one.png", pnginfo=said)
+    metadata = PngImagePlugin.PngInfo()
+    metadata.add_text("retouched", "hue_90")
+    Image.fromarray(noise_image).save(tmp_path / "one.png", pnginfo=metadata)
     plain = inspector.trace(tmp_path / "one.png")
     assert not plain.view.retouched and "retouched" not in vitviz.figure("rollout", inspector, plain).caption
 
 
-def test_a_piece_moved_by_whole_patches_takes_its_embeddings_along():
-    """On a picture at the input's own size, before positions: at the goal those of the source to the bit, and
-    at the source those of a picture of the fill's colour alone.
+def test_moving_whole_patches_moves_patch_embeddings_exactly():
+    """On an image of the native size, before positions: the target has the embeddings of the source bit by
+    bit, and the source has the embeddings of the fill colour.
     """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     grid = inspector.grid()
     (height, width), (tall, wide) = grid.pixels, grid.patch
-    picture = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
-    image = vitviz.edit_image(picture, f"move_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}")
-    before, after = inspector.trace(picture), inspector.trace(image)
-    assert (after.view.picture == np.asarray(image)).all(), "neither scaled nor cut"
-    plain = inspector.trace(np.broadcast_to(mean_of(picture), picture.shape).copy()).patch_embedding
-    one, other = (trace.patch_embedding.unflatten(0, (grid.rows, grid.cols)) for trace in (before, after))
-    assert (other[5:7, 7:10] == one[1:3, 2:5]).all()
-    assert (other[1:3, 2:5] == plain[0]).all()
-    # mirrored, it is the embedding of the patches each of which was mirrored, in the other order
+    noise_image = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
+    image = vitviz.edit_image(
+        noise_image, f"move_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}"
+    )
+    before, after = inspector.trace(noise_image), inspector.trace(image)
+    assert (after.view.picture == np.asarray(image)).all(), "the image was scaled or cropped"
+    plain = inspector.trace(np.broadcast_to(mean_of(noise_image), noise_image.shape).copy()).patch_embedding
+    original, edited_embedding = (
+        trace.patch_embedding.unflatten(0, (grid.rows, grid.cols)) for trace in (before, after)
+    )
+    assert (edited_embedding[5:7, 7:10] == original[1:3, 2:5]).all()
+    assert (edited_embedding[1:3, 2:5] == plain[0]).all()
+    # a mirrored piece has the embeddings of the mirrored patches in reverse order
     turned = f"copy_{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}.{-3 * wide}.{2 * tall}"
-    mirrored = inspector.trace(vitviz.edit_image(picture, turned)).patch_embedding
-    back = inspector.trace(np.ascontiguousarray(picture[:, ::-1])).patch_embedding
+    mirrored = inspector.trace(vitviz.edit_image(noise_image, turned)).patch_embedding
+    back = inspector.trace(np.ascontiguousarray(noise_image[:, ::-1])).patch_embedding
     across, back = grid.cols - 1, back.unflatten(0, (grid.rows, grid.cols))
     mirrored = mirrored.unflatten(0, (grid.rows, grid.cols))
     assert (mirrored[5:7, 7:10] == back[1:3, across - 4 : across - 1]).all()
-    assert (mirrored != one).any(-1).sum() == 6
-    changed = (one != other).any(-1)
-    assert changed.sum() == 12 and not (one[1:3, 2:5] == other[1:3, 2:5]).all(-1).any()
+    assert (mirrored != original).any(-1).sum() == 6
+    changed = (original != edited_embedding).any(-1)
+    assert changed.sum() == 12 and not (original[1:3, 2:5] == edited_embedding[1:3, 2:5]).all(-1).any()
 
 
-def test_a_piece_laid_onto_another_picture_by_whole_patches_takes_its_embeddings_along():
-    """At the goal those of where it was cut out, to the bit; all others are the other picture's."""
+def test_pasting_whole_patches_copies_patch_embeddings_exactly():
+    """The target has the embeddings of the source bit by bit. All other patches keep those of the other
+    image.
+    """
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     grid = inspector.grid()
     (height, width), (tall, wide) = grid.pixels, grid.patch
-    picture, other = np.random.default_rng(3).integers(0, 256, (2, height, width, 3), np.uint8)
+    noise_image, other = np.random.default_rng(3).integers(0, 256, (2, height, width, 3), np.uint8)
     at = f"{2 * wide}.{tall}.{3 * wide}.{2 * tall}.{5 * wide}.{4 * tall}"
-    image = vitviz.edit_image(picture, f"onto.other_{at}", other)
-    source, ground, found = (
-        inspector.trace(one).patch_embedding.unflatten(0, (grid.rows, grid.cols))
-        for one in (picture, other, image)
+    image = vitviz.edit_image(noise_image, f"onto.other_{at}", other)
+    source, ground, result = (
+        inspector.trace(source_image).patch_embedding.unflatten(0, (grid.rows, grid.cols))
+        for source_image in (noise_image, other, image)
     )
     expected = ground.clone()
     expected[5:7, 7:10] = source[1:3, 2:5]
-    assert (found == expected).all() and (expected != ground).any(-1).sum() == 6
+    assert (result == expected).all() and (expected != ground).any(-1).sum() == 6
 
 
 LONG = [
@@ -332,35 +343,35 @@ LONG = [
 
 
 @pytest.mark.parametrize("text", LONG)
-def test_strokes_are_the_same_whole_or_in_bands(picture, text, monkeypatch):
-    whole = made(picture, text)
+def test_strokes_in_bands_equal_strokes_at_once(noise_image, text, monkeypatch):
+    whole = edited(noise_image, text)
     monkeypatch.setattr(module, "BAND", 700)
-    assert (made(picture, text) == whole).all() and (whole != picture).any()
+    assert (edited(noise_image, text) == whole).all() and (whole != noise_image).any()
 
 
-def test_a_long_stroke_is_painted_in_parts_between_which_it_can_be_stopped(picture, monkeypatch):
+def test_long_stroke_can_be_cancelled_between_segments(noise_image, monkeypatch):
     monkeypatch.setattr(module, "BAND", HEIGHT * WIDTH)  # as for a picture of two million pixels
-    text, asked = "brush.mean_60.0.0" + ".1.0.-1.1" * 500, []
+    text, checks = "brush.mean_60.0.0" + ".1.0.-1.1" * 500, []
 
     def gone():
-        asked.append(1)
-        return len(asked) > 200
+        checks.append(1)
+        return len(checks) > 200
 
     with cancellation.when(gone), pytest.raises(Stopped):
-        vitviz.edit_image(picture, text)
-    assert len(asked) == 201, "of a thousand parts"
+        vitviz.edit_image(noise_image, text)
+    assert len(checks) == 201, "the path has a thousand segments"
 
 
-def test_a_stroke_that_covers_all_is_painted_no_further(picture, monkeypatch):
+def test_stroke_stops_once_image_is_covered(noise_image, monkeypatch):
     monkeypatch.setattr(module, "BAND", 1)
-    parts, real = [], module.cv2.polylines
-    monkeypatch.setattr(module.cv2, "polylines", lambda *given: (parts.append(1), real(*given)))
-    assert (made(picture, "brush.ff0000_999.40.30" + ".1.0.-1.0" * 500)[..., 0] == 255).all()
-    assert len(parts) == 2, "one for each time"
+    segments, draw_polylines = [], module.cv2.polylines
+    monkeypatch.setattr(module.cv2, "polylines", lambda *args: (segments.append(1), draw_polylines(*args)))
+    assert (edited(noise_image, "brush.ff0000_999.40.30" + ".1.0.-1.0" * 500)[..., 0] == 255).all()
+    assert len(segments) == 2, "one segment for each of two edits"
 
 
-def test_how_often_a_path_goes_over_the_picture_counts(picture, monkeypatch):
+def test_work_limit_counts_passes_over_image(noise_image, monkeypatch):
     monkeypatch.setattr(module, "WORK", 20 * HEIGHT * WIDTH)
-    assert made(picture, "brush.mean_999.40.30" + ".1.0" * 300).shape == picture.shape
+    assert edited(noise_image, "brush.mean_999.40.30" + ".1.0" * 300).shape == noise_image.shape
     with pytest.raises(ImageError, match="take some back"):
-        vitviz.edit_image(picture, "brush.mean_999.40.30" + ".1.0" * 400)
+        vitviz.edit_image(noise_image, "brush.mean_999.40.30" + ".1.0" * 400)

@@ -1,4 +1,4 @@
-"""Pictures come upright, whatever way the camera was held, in every format that can say so."""
+"""Images are turned upright by their EXIF orientation, in every format that stores one."""
 
 import io
 
@@ -9,13 +9,13 @@ from PIL import ExifTags, Image
 from vitviz.engine.images.opening import open_image
 
 
-def encoded(picture: Image.Image, form: str, **options) -> bytes:
+def encoded(image: Image.Image, form: str, **options) -> bytes:
     file = io.BytesIO()
-    picture.save(file, form, **options)
+    image.save(file, form, **options)
     return file.getvalue()
 
 
-# EXIF 2.32, tag 0x0112: the side of the scene that the stored picture's first row and first column show.
+# EXIF 2.32, tag 0x0112: the side of the scene in the first row and first column of the stored image.
 SIDES = {
     1: "top left",
     2: "top right",
@@ -29,7 +29,7 @@ SIDES = {
 
 
 def stored(upright: np.ndarray, orientation: int) -> np.ndarray:
-    """How a camera stores a scene under an orientation."""
+    """Return a scene as a camera stores it under an orientation."""
     first_row, first_column = SIDES[orientation].split()
     if first_row in ("left", "right"):
         upright = upright.swapaxes(0, 1)  # rows of the file are columns of the scene
@@ -39,7 +39,7 @@ def stored(upright: np.ndarray, orientation: int) -> np.ndarray:
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_pictures_come_upright(form, orientation):
+def test_image_is_turned_upright(form, orientation):
     blocks = np.array(
         [[[200, 30, 30], [30, 200, 30], [30, 30, 200]], [[220, 220, 40], [40, 40, 40], [240, 240, 240]]],
         dtype=np.uint8,
@@ -51,10 +51,11 @@ def test_pictures_come_upright(form, orientation):
         Image.fromarray(np.ascontiguousarray(stored(upright, orientation))), form, exif=exif, quality=95
     )
     for source in (data, Image.open(io.BytesIO(data))):
-        picture = open_image(source)
-        assert picture.size == (96, 64)
-        assert np.abs(np.asarray(picture)[16::32, 16::32].astype(int) - blocks).max() <= 12  # lossy
-        assert np.array_equal(open_image(picture), picture), "turned twice"
+        image = open_image(source)
+        assert image.size == (96, 64)
+        # lossy formats
+        assert np.abs(np.asarray(image)[16::32, 16::32].astype(int) - blocks).max() <= 12
+        assert np.array_equal(open_image(image), image), "the opened image was turned again"
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
@@ -66,6 +67,6 @@ def test_pictures_come_upright(form, orientation):
         b"II*\0\x08\0\0\0\x01\0\x12\x01\x02\0\x03\0\0\0up\0\0\0\0\0\0",
     ],
 )
-def test_a_damaged_orientation_is_no_reason_to_refuse(tag):
+def test_damaged_orientation_is_ignored(tag):
     data = encoded(Image.new("RGB", (120, 90)), "JPEG", exif=b"Exif\0\0" + tag)
     assert open_image(data).size == (120, 90)
