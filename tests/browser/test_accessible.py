@@ -1,4 +1,4 @@
-"""What axe-core, which most accessibility checkers stand on, finds in every view: contrast, names, roles."""
+"""axe-core audits of every view, accessible names, focus rings and keyboard operation."""
 
 import re
 
@@ -9,8 +9,8 @@ from tests.browser.helpers import violations
 from vitviz.views import VIEWS
 
 
-def test_no_view_has_a_serious_violation(open_page):
-    page = open_page(reduced_motion="reduce")  # what comes by and by is measured once it is there
+def test_axe_finds_no_serious_violation_in_any_view(open_page):
+    page = open_page(reduced_motion="reduce")  # no animation while axe measures
     for view in VIEWS:
         open_tab(page, view.title)
         ready(page, view.slug)
@@ -18,10 +18,10 @@ def test_no_view_has_a_serious_violation(open_page):
             fold = page.locator(".vv-set-fold")
             fold.click() if fold.get_attribute("aria-expanded") == "false" else None
             expect(page.locator(".vv-set .vv-go")).to_be_visible()
-    assert not (found := violations(page, VIEWS)), "\n".join(found)
+    assert not (violations_found := violations(page, VIEWS)), "\n".join(violations_found)
 
 
-def test_every_view_has_its_title_as_a_heading_of_24_px(open_page):
+def test_view_title_is_level_2_heading_of_24_px(open_page):
     page = open_page()
     for view in VIEWS:
         open_tab(page, view.title)
@@ -30,22 +30,22 @@ def test_every_view_has_its_title_as_a_heading_of_24_px(open_page):
         expect(heading).to_have_css("font-size", "24px")
 
 
-def test_maps_and_charts_have_their_content_as_accessible_names_before_the_first_focus(open_page):
+def test_figures_have_descriptive_accessible_names_before_focus(open_page):
     page = open_page()
-    shown = {
+    figures = {
         "attention": ("tab=explorer&layer=5&head=2", r"^Layer 5, head 2 · attention from: "),
         "attribution": ("tab=evidence", r"^All heads, by source patch\. Logit attribution\. Why espresso\."),
         "head": ("tab=evidence&chosen=5.2", r"^Layer 5, head 2\. Logit attribution\. Why espresso\."),
         "similarity": ("tab=compared", r"^CKA between depths\. depth of vitviz-tiny, depth of vitviz-tiny@0"),
         "representations": ("tab=tokens", r"^Principal components · depth 8, raw"),
     }
-    for query, name in shown.values():
+    for query, name in figures.values():
         page.goto(page.url.split("?")[0] + f"?sample=coffee&{query}")
         ready(page, query.split("&")[0].removeprefix("tab="))
         expect(page.get_by_role("application", name=re.compile(name))).to_be_visible()
 
 
-def test_no_accessible_name_of_a_figure_is_missing_or_has_empty_parts(open_page):
+def test_figure_accessible_names_are_complete(open_page):
     page = open_page()
     for _ in visit_views(page, VIEWS):
         names = page.locator("[role=application]:visible").evaluate_all(
@@ -78,11 +78,11 @@ CLIPPED = """(view) => {
 
 def test_no_focus_ring_is_clipped(open_page):
     page = open_page(width=1280, height=720)
-    found = [fault for view in visit_views(page, VIEWS) for fault in page.evaluate(CLIPPED, view.slug)]
-    assert not found, "\n".join(found)
+    clipped = [fault for view in visit_views(page, VIEWS) for fault in page.evaluate(CLIPPED, view.slug)]
+    assert not clipped, "\n".join(clipped)
 
 
-def test_tab_leaves_the_list_of_checkpoints_for_the_next_control(open_page):
+def test_tab_key_moves_focus_from_checkpoint_picker_to_compare_button(open_page):
     page = open_page()
     page.locator("#vitviz-picker input").focus()
     expect(page.locator("#vitviz-picker .option-list")).to_be_visible()
@@ -90,7 +90,7 @@ def test_tab_leaves_the_list_of_checkpoints_for_the_next_control(open_page):
     expect(page.locator(".vv-compare > button").first).to_be_focused()
 
 
-def test_an_export_menu_is_operated_by_keyboard(open_page):
+def test_export_menu_is_operated_by_keyboard(open_page):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
     export = page.get_by_role("button", name="Export")

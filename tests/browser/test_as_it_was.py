@@ -1,4 +1,4 @@
-"""The answer under the photograph keeps what it was before a change, and one button leads back."""
+"""Previous predictions beside the current ones, and the Undo button."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,8 +7,8 @@ from tests.browser.conftest import Server, copy_checkpoint, open_tab, pick_check
 
 
 @pytest.fixture
-def two_page(browser, tmp_path):
-    """A page beside whose checkpoint lies another, without a film."""
+def two_checkpoints_page(browser, tmp_path):
+    """Open an app with two checkpoints without training snapshots."""
     for name in ("vitviz-tiny", "other"):
         copy_checkpoint(tmp_path / name)
     with Server("--device", "cpu", "--weights", str(tmp_path)) as server:
@@ -19,30 +19,30 @@ def two_page(browser, tmp_path):
         page.close()
 
 
-def shown(page) -> list[str]:
+def predictions(page) -> list[str]:
     return page.locator("#vitviz-facts .vv-answers li").all_inner_texts()
 
 
-def test_after_another_step_of_the_training(open_page):
+def test_undo_restores_final_checkpoint_after_training_steps(open_page):
     page = open_page()
-    facts, back = page.locator("#vitviz-facts"), page.locator("#vitviz-facts .vv-undo")
-    fresh = shown(page)
-    expect(back).to_be_hidden()
+    facts, undo = page.locator("#vitviz-facts"), page.locator("#vitviz-facts .vv-undo")
+    initial = predictions(page)
+    expect(undo).to_be_hidden()
     page.locator("#vitviz-film input[type=range]").focus()
     for _ in range(2):
         at = page.locator("#vitviz-film .vv-film").get_attribute("data-at")
         page.keyboard.press("ArrowLeft")
         expect(page.locator("#vitviz-film .vv-film")).not_to_have_attribute("data-at", at)
-    assert shown(page) != fresh and facts.locator(".vv-answer-ghost").count() >= 1
-    back.click()
+    assert predictions(page) != initial and facts.locator(".vv-answer-ghost").count() >= 1
+    undo.click()
     expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", "vitviz-tiny")
     expect(facts.locator(".vv-answer-ghost")).to_have_count(0)
-    assert shown(page) == fresh
-    expect(back).to_be_hidden()
+    assert predictions(page) == initial
+    expect(undo).to_be_hidden()
 
 
-def alone(page, name: str, part: str = "facts") -> None:
-    """Waits for a checkpoint's prediction, which stands beside no other one."""
+def wait_for_prediction_only(page, name: str, part: str = "facts") -> None:
+    """Wait for the prediction of a checkpoint, without a previous prediction beside it."""
     facts = page.locator(f"#vitviz-{part}")
     expect(facts.locator(f"[data-checkpoint='{name}']")).to_be_attached()
     expect(facts.locator(".vv-answers li").first).to_be_visible()
@@ -51,67 +51,67 @@ def alone(page, name: str, part: str = "facts") -> None:
     expect(page.locator("#vitviz-facts .vv-undo")).to_be_hidden()
 
 
-def choose(page, field: str, name: str) -> None:
-    """Types a checkpoint into one of the fields, whether or not it is folded away."""
+def type_checkpoint(page, field: str, name: str) -> None:
+    """Type a checkpoint into a field, even if the field is folded."""
     page.locator(f"#vitviz-{field} input").evaluate("(one) => one.focus()")
     page.locator(f"#vitviz-{field} input").fill(name, force=True)
     page.keyboard.press("Enter")
 
 
-def test_two_models_are_never_before_and_after(two_page):
-    page = two_page
-    alone(page, "vitviz-tiny")
+def test_previous_prediction_is_not_shown_across_models(two_checkpoints_page):
+    page = two_checkpoints_page
+    wait_for_prediction_only(page, "vitviz-tiny")
     url = page.url
     pick_checkpoint(page, "other")
-    expect(page.locator(".vv-compare > button")).to_be_focused()  # and not the page as a whole
-    alone(page, "other")
+    expect(page.locator(".vv-compare > button")).to_be_focused()  # not the body
+    wait_for_prediction_only(page, "other")
     open_tab(page, "Attention")
     page.locator("#vitviz-tab-explorer input[type=range]").first.press("ArrowRight")
-    alone(page, "other")
+    wait_for_prediction_only(page, "other")
     page.locator(".vv-compare > button").click()
-    for second in ("vitviz-tiny", "other"):  # the comparison's own field
-        choose(page, "second", second)
-        alone(page, second, "second-facts")
-        alone(page, "other")
-    page.go_back()  # another second checkpoint
-    alone(page, "vitviz-tiny", "second-facts")
+    for second in ("vitviz-tiny", "other"):  # the field of the comparison
+        type_checkpoint(page, "second", second)
+        wait_for_prediction_only(page, second, "second-facts")
+        wait_for_prediction_only(page, "other")
+    page.go_back()  # changes the second checkpoint
+    wait_for_prediction_only(page, "vitviz-tiny", "second-facts")
     pick_checkpoint(page, "vitviz-tiny")
-    alone(page, "vitviz-tiny")
+    wait_for_prediction_only(page, "vitviz-tiny")
     page.go_back()
-    alone(page, "other")
+    wait_for_prediction_only(page, "other")
     page.goto(url.replace("tab=", "checkpoint=other&tab="))  # a link
-    alone(page, "other")
+    wait_for_prediction_only(page, "other")
 
 
-def test_a_pair_of_one_training_stands_side_by_side_and_only_the_slider_goes_on_from_it(open_page):
+def test_previous_prediction_is_shown_only_for_the_slider(open_page):
     page = open_page()
-    alone(page, "vitviz-tiny")
+    wait_for_prediction_only(page, "vitviz-tiny")
     page.locator(".vv-compare > button").click()
     page.locator(".vv-compare-offers button").first.click()
-    alone(page, "vitviz-tiny@0")
-    alone(page, "vitviz-tiny", "second-facts")
+    wait_for_prediction_only(page, "vitviz-tiny@0")
+    wait_for_prediction_only(page, "vitviz-tiny", "second-facts")
     page.locator("#vitviz-film input[type=range]").press("ArrowRight")
     expect(page.locator("#vitviz-facts .vv-before").first).to_be_attached()
-    alone_beside = page.locator("#vitviz-second-facts")
-    expect(alone_beside).not_to_contain_text("→")
+    second_facts = page.locator("#vitviz-second-facts")
+    expect(second_facts).not_to_contain_text("→")
     pick_checkpoint(page, "vitviz-tiny")
-    alone(page, "vitviz-tiny")
+    wait_for_prediction_only(page, "vitviz-tiny")
 
 
-def test_while_a_training_plays_the_class_that_is_explained_stays(open_page):
+def test_explained_class_is_kept_along_the_training_slider(open_page):
     page = open_page("?tab=evidence", wait=False)
     ready(page, "evidence")
-    why = page.locator("#vitviz-evidence .vv-class").first
-    explained = why.input_value()
-    assert shown(page)[0].startswith(explained)
+    class_field = page.locator("#vitviz-evidence .vv-class").first
+    explained = class_field.input_value()
+    assert predictions(page)[0].startswith(explained)
     slider = page.locator("#vitviz-film input[type=range]")
     slider.fill("0")
     expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", "vitviz-tiny@0")
-    expect(why).to_have_value(explained)
-    assert not shown(page)[0].startswith(explained), "untrained, another class is likelier"
+    expect(class_field).to_have_value(explained)
+    assert not predictions(page)[0].startswith(explained), "the untrained model predicts the same class"
     slider.press("ArrowRight")
     expect(page.locator("#vitviz-film .vv-film")).not_to_have_attribute("data-at", "vitviz-tiny@0")
-    expect(why).to_have_value(explained)
-    pick_checkpoint(page, "vitviz-tiny@0")  # seen by itself, its own likeliest class is explained
-    alone(page, "vitviz-tiny@0")
-    expect(why).not_to_have_value(explained)
+    expect(class_field).to_have_value(explained)
+    pick_checkpoint(page, "vitviz-tiny@0")  # a picked checkpoint explains its own prediction
+    wait_for_prediction_only(page, "vitviz-tiny@0")
+    expect(class_field).not_to_have_value(explained)

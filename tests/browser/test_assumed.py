@@ -1,6 +1,4 @@
-"""What a file does not say, asked on the page: the form, the mark on every view, the answer kept beside the
-file.
-"""
+"""Settings that a weights file does not state: the form, the mark on every view and the saved config."""
 
 import json
 import re
@@ -20,7 +18,7 @@ from tests.browser.held import HeldRequests
 from tests.engine.small import saved, small
 from tests.shared import shared_file
 
-NONE = "^(?!.*assumed)"
+NOT_ASSUMED = "^(?!.*assumed)"
 
 
 @pytest.fixture(scope="module")
@@ -40,41 +38,45 @@ def server(weights):
         yield server
 
 
-def marked(page, wanted: str):
-    """Waits until the mark on a view is so; it follows the form, as the form follows the answer."""
+def wait_for_mark(page, wanted: str):
+    """Wait until the mark on the Patches view matches."""
     read = "getComputedStyle(document.querySelector('.vv[data-view=patches]'), '::before').content"
     page.wait_for_function(f"(wanted) => new RegExp(wanted).test({read})", arg=wanted, timeout=60_000)
 
 
-def test_a_bare_file_is_asked_about_until_it_is_answered_for_good(open_page, weights):
+def test_assumed_settings_are_corrected_confirmed_and_saved(open_page, weights):
     page = open_page()
     form = page.locator(".vv-assumed")
     expect(form).to_be_hidden()
-    marked(page, NONE)
+    wait_for_mark(page, NOT_ASSUMED)
     pick_checkpoint(page, "mine.safetensors")
     expect(form).to_contain_text("Not stated in the file")
-    expect(form.locator("fieldset").first).to_contain_text("%", timeout=60_000)  # each choice with its answer
-    marked(page, "assumed: .*Mean and deviation.*Crop")
+    expect(form.locator("fieldset").first).to_contain_text(
+        "%", timeout=60_000
+    )  # each choice shows its prediction
+    wait_for_mark(page, "assumed: .*Mean and deviation.*Crop")
     other = centre_brightness(form.locator("input:not(:checked)").first)
-    assert brightness_changes(form.locator("input:checked").first, other), "what is taken is seen"
+    assert brightness_changes(form.locator("input:checked").first, other), (
+        "the checked option looks like the unchecked one"
+    )
     form.get_by_label("one half").click()
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5", timeout=60_000
     )
-    marked(page, "assumed: (?!.*Mean and deviation).*Crop")
+    wait_for_mark(page, "assumed: (?!.*Mean and deviation).*Crop")
     form.get_by_role("button", name="These are right").click()
     expect(form).to_contain_text("Settings given for this file", timeout=60_000)
-    marked(page, NONE)
+    wait_for_mark(page, NOT_ASSUMED)
     form.get_by_role("button", name="Save next to the file").click()
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "mine.safetensors", timeout=60_000
     )
     expect(form).to_be_hidden(timeout=60_000)
-    kept = json.loads((weights / "mine.config.json").read_text())
-    assert kept["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and kept["model_args"]["num_heads"] == 3
+    config = json.loads((weights / "mine.config.json").read_text())
+    assert config["pretrained_cfg"]["mean"] == [0.5, 0.5, 0.5] and config["model_args"]["num_heads"] == 3
 
 
-def test_two_answers_given_quickly_both_count(open_page):
+def test_two_quick_choices_are_both_applied(open_page):
     page = open_page()
     form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
     pick_checkpoint(page, "cifar.safetensors")
@@ -87,11 +89,11 @@ def test_two_answers_given_quickly_both_count(open_page):
     held.wait()
     choices["Mean"].nth(2).click()
     held.release()
-    said = re.compile(r"^cifar\.safetensors\?heads=6&mean=[^&]+&std=[^&]+$")
-    expect(facts).to_have_attribute("data-checkpoint", said, timeout=60_000)
+    expected = re.compile(r"^cifar\.safetensors\?heads=6&mean=[^&]+&std=[^&]+$")
+    expect(facts).to_have_attribute("data-checkpoint", expected, timeout=60_000)
 
 
-def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_path):
+def test_heads_and_class_names_are_entered_for_a_bare_file(open_page, weights, tmp_path):
     page = open_page()
     form, facts = page.locator(".vv-assumed"), page.locator("#vitviz-facts [data-checkpoint]")
     pick_checkpoint(page, "cifar.safetensors")
@@ -101,11 +103,11 @@ def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_
     box = form.get_by_label("Names of the classes")
     box.fill("\n".join(f"thing {i}" for i in range(9)))
     expect(form).to_contain_text("9 of 10 names")
-    written = box.element_handle()
-    heads.locator("input").nth(1).click()  # not `check`, which looks again: what is answered is asked no more
+    element = box.element_handle()
+    heads.locator("input").nth(1).click()  # `check` would look for the removed input
     expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors?heads=6", timeout=60_000)
-    expect(box).to_have_value(re.compile("^thing 0\n"))  # what was written outlives another answer
-    assert written.evaluate("(box) => box.isConnected"), "a file read meanwhile would be counted elsewhere"
+    expect(box).to_have_value(re.compile("^thing 0\n"))  # the typed names are kept
+    assert element.evaluate("(box) => box.isConnected"), "the text box was replaced"
     form.get_by_role("button", name="Save next to the file").click()
     expect(page.locator("#vitviz-notice")).to_contain_text("10 classes, and 9 names", timeout=60_000)
     assert not (weights / "cifar.config.json").exists()
@@ -116,5 +118,5 @@ def test_heads_and_names_that_a_small_file_does_not_say(open_page, weights, tmp_
     form.get_by_role("button", name="Save next to the file").click()
     expect(facts).to_have_attribute("data-checkpoint", "cifar.safetensors", timeout=60_000)
     expect(page.locator("#vitviz-facts")).to_contain_text("thing")
-    kept = json.loads((weights / "cifar.config.json").read_text())
-    assert kept["pretrained_cfg"]["label_names"][9] == "thing 9" and kept["model_args"]["num_heads"] == 6
+    config = json.loads((weights / "cifar.config.json").read_text())
+    assert config["pretrained_cfg"]["label_names"][9] == "thing 9" and config["model_args"]["num_heads"] == 6

@@ -1,4 +1,4 @@
-"""Where to begin: six questions with their views, the first screen, and the overview."""
+"""The first screen, the groups of views (six questions) and the overview of the tour."""
 
 from __future__ import annotations
 
@@ -12,120 +12,120 @@ from vitviz.views import GROUPS
 MOVING = """() => document.querySelector('.vv-overview').getAnimations({ subtree: true }).length"""
 
 
-def current(page, question: str):
-    """Waits until a question is the one that is open."""
+def expect_group(page, question: str):
+    """Wait until a group of views is open."""
     expect(page.locator("#vitviz-groups button[aria-current]")).to_have_text([question])
 
 
-def chosen(page, title: str):
+def expect_selected_tab(page, title: str):
     expect(page.get_by_role("tab", name=title, exact=True)).to_have_attribute("aria-selected", "true")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_a_question_opens_its_first_view_beside_the_others_and_no_name_moves(open_page, width, height):
+def test_group_button_opens_first_view_without_layout_shift(open_page, width, height):
     page = open_page("", width, height)
-    current(page, "What goes in")
+    expect_group(page, "What goes in")
     buttons = page.locator("#vitviz-groups button")
     assert buttons.all_inner_texts() == list(GROUPS) and len(GROUPS) <= 6
-    places = [one.bounding_box() for one in buttons.all()]
+    places = [button.bounding_box() for button in buttons.all()]
     row = page.get_by_role("tablist").bounding_box()
     for question, views in GROUPS.items():
         page.get_by_role("button", name=question, exact=True).click()
-        current(page, question)
+        expect_group(page, question)
         expect(page.get_by_role("tab")).to_have_text([view.title for view in views])
-        chosen(page, views[0].title)
+        expect_selected_tab(page, views[0].title)
         page.get_by_role("tab").last.click()
-        chosen(page, views[-1].title)
-        current(page, question)
-        assert [one.bounding_box() for one in buttons.all()] == places
+        expect_selected_tab(page, views[-1].title)
+        expect_group(page, question)
+        assert [button.bounding_box() for button in buttons.all()] == places
         assert page.get_by_role("tablist").bounding_box() == row
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_link_to_a_view_opens_its_question_and_back_comes_back_to_it(open_page):
+def test_link_and_back_button_open_the_group_of_a_view(open_page):
     page = open_page("?tab=rollout", wait=False)
     ready(page, "rollout")
-    current(page, "Where it looks")
-    chosen(page, "Rollout")
+    expect_group(page, "Where it looks")
+    expect_selected_tab(page, "Rollout")
     page.wait_for_function("() => history.state?.vitviz?.tab === 'rollout'")
     page.locator("#vitviz-groups").get_by_role("button", name="Why?").click()
     ready(page, "evidence")
     page.wait_for_url("**tab=evidence**")
     page.go_back()
-    current(page, "Where it looks")
-    chosen(page, "Rollout")
+    expect_group(page, "Where it looks")
+    expect_selected_tab(page, "Rollout")
 
 
-def test_the_keyboard_reaches_questions_and_their_views(open_page):
+def test_keyboard_reaches_groups_and_tabs(open_page):
     page = open_page()
     page.get_by_role("button", name="Inside", exact=True).focus()
     page.keyboard.press("Enter")
     ready(page, "tokens")
-    for _ in range(3):  # past the questions that follow, to the tabs, of which the chosen one is a stop
+    for _ in range(3):  # past the other groups to the selected tab
         page.keyboard.press("Tab")
     expect(page.get_by_role("tab", name="Representations")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("tab", name="Rollout")).to_be_focused()
-    current(page, "Where it looks")
+    expect_group(page, "Where it looks")
 
 
-def title(page):
+def query_title(page):
     return page.locator("#vitviz-explorer .vv-figure .vv-h")
 
 
-def moves(page):
-    """Waits until the query has moved by itself."""
-    before = title(page).inner_text()
-    expect(title(page)).not_to_have_text(before)
+def expect_query_moves(page):
+    """Wait until the query moves without input."""
+    before = query_title(page).inner_text()
+    expect(query_title(page)).not_to_have_text(before)
 
 
-def stands(page):
-    """Waits for more than two steps, in which the query does not move."""
-    before = title(page).inner_text()
+def expect_query_rests(page):
+    """Check that the query does not move for more than two steps."""
+    before = query_title(page).inner_text()
     page.wait_for_timeout(1000)
-    assert title(page).inner_text() == before
+    assert query_title(page).inner_text() == before
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_a_page_without_a_link_opens_with_a_large_figure_that_plays(open_page, width, height):
+def test_first_screen_shows_large_playing_figure(open_page, width, height):
     page = open_page("", width, height, first=True, wait=False)
     ready(page, "explorer")
-    expect(title(page)).to_contain_text("Layer 4, head 3")
+    expect(query_title(page)).to_contain_text("Layer 4, head 3")
     heat = page.locator("#vitviz-explorer .vv-heat").bounding_box()
     assert heat["width"] * heat["height"] > 0.28 * width * height
     assert heat["y"] + heat["height"] < height
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    moves(page)
-    found = Axe().run(page, ".vv-opening").response["violations"]
-    assert [one["id"] for one in found] == []
+    expect_query_moves(page)
+    violations = Axe().run(page, ".vv-opening").response["violations"]
+    assert [violation["id"] for violation in violations] == []
     page.get_by_role("button", name="Pause", exact=True).click()
-    stands(page)
-    assert page.evaluate("location.search") == "", "a first visit keeps the short address"
+    expect_query_rests(page)
+    assert page.evaluate("location.search") == "", "the first screen changes the URL"
 
 
 @pytest.mark.parametrize("by", ["pointer", "key"])
-def test_playing_ends_when_the_visitor_takes_over(open_page, by):
+def test_user_input_pauses_the_first_screen(open_page, by):
     page = open_page("", first=True, wait=False)
     ready(page, "explorer")
-    moves(page)
+    expect_query_moves(page)
     if by == "key":
         page.keyboard.press("Shift")
     else:
         page.locator("#vitviz-explorer .vv-heat").hover()
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
-    stands(page)
+    expect_query_rests(page)
     page.get_by_role("button", name="Play", exact=True).click()
-    moves(page)
+    expect_query_moves(page)
 
 
-def test_nothing_plays_for_those_who_prefer_reduced_motion(open_page):
+def test_reduced_motion_disables_autoplay(open_page):
     page = open_page("", first=True, wait=False, reduced_motion="reduce")
     ready(page, "explorer")
-    expect(title(page)).to_contain_text("Layer 4, head 3")
-    stands(page)
+    expect(query_title(page)).to_contain_text("Layer 4, head 3")
+    expect_query_rests(page)
 
 
-def test_the_first_screen_leads_to_the_tour_the_training_and_all_controls(open_page):
+def test_first_screen_links_to_tour_training_and_controls(open_page):
     page = open_page("", first=True, wait=False)
     ready(page, "explorer")
     aside, timeline = page.locator("#vitviz-explorer .vv-aside"), page.locator("#vitviz-film")
@@ -145,28 +145,28 @@ def test_the_first_screen_leads_to_the_tour_the_training_and_all_controls(open_p
 
 
 @pytest.mark.parametrize("path", ["?tab=rollout", "?sample=coffee", "?present=1"])
-def test_a_link_opens_what_it_says_and_does_not_play(open_page, path):
+def test_link_skips_the_first_screen(open_page, path):
     page = open_page(path, first=True, wait=False)
     ready(page, "rollout" if "tab" in path else "patches")
     expect(page.locator(".vv-opening:visible")).to_have_count(0)
 
 
-def test_the_overview_shows_this_picture_in_this_model_and_each_part_leads_to_its_view(open_page):
+def test_overview_shows_model_sizes_and_links_to_views(open_page):
     page = open_page("?tab=tour&sample=rocket&size=160", wait=False, reduced_motion="reduce")
     ready(page, "tour")
-    answer = page.locator("#vitviz-facts .vv-answers li").first.inner_text().split("\n")
+    prediction = page.locator("#vitviz-facts .vv-answers li").first.inner_text().split("\n")
     parts = page.locator(".vv-over")
-    for part, told in zip(
-        parts.all(), ["160 × 160", "20 × 20", "8 × 3 heads", answer[-1].strip()], strict=True
+    for part, text in zip(
+        parts.all(), ["160 × 160", "20 × 20", "8 × 3 heads", prediction[-1].strip()], strict=True
     ):
-        expect(part.locator(".vv-block-size")).to_have_text(told)
-    expect(parts.nth(3)).to_contain_text(answer[0])
+        expect(part.locator(".vv-block-size")).to_have_text(text)
+    expect(parts.nth(3)).to_contain_text(prediction[0])
     expect(page.locator(".vv-over-layers i")).to_have_count(8)
-    assert page.evaluate(MOVING) == 0, "nothing moves for who asked for that"
+    assert page.evaluate(MOVING) == 0, "animations run despite reduced motion"
     title = page.locator("#vitviz-tour .vv-tour-title")
     before = title.bounding_box()["y"]
     parts.nth(0).click()
-    assert title.bounding_box()["y"] < before - 50, "the first step is about the picture"
+    assert title.bounding_box()["y"] < before - 50, "the first part does not lead to the first step"
     for number, view, name in (
         (1, "patches", "Patches"),
         (2, "explorer", "Attention"),
@@ -174,13 +174,13 @@ def test_the_overview_shows_this_picture_in_this_model_and_each_part_leads_to_it
     ):
         parts.nth(number).click()
         ready(page, view)
-        chosen(page, name)
+        expect_selected_tab(page, name)
         page.get_by_role("button", name="Start here").click()
     page.locator("#vitviz-tour .vv-next").click()
     expect(page.locator(".vv-overview")).to_be_hidden()
 
 
-def test_the_overview_comes_part_by_part_and_then_stands(open_page):
+def test_overview_animation_plays_once(open_page):
     page = open_page("?tab=tour", wait=False)
     ready(page, "tour")
     assert page.evaluate(MOVING) > 4

@@ -1,4 +1,4 @@
-"""The fold under the picker: two checkpoints in two clicks, before and after the training first."""
+"""The comparison panel under the checkpoint picker, and two checkpoints side by side."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,7 +7,7 @@ from tests.browser.conftest import Server, copy_checkpoint, ready, visit_views
 from tests.browser.helpers import wait_for_query
 from vitviz.views import VIEWS
 
-WORDS = {
+SENTENCES = {
     "en-US": (
         "Comparison and input size",
         "Before and after training",
@@ -20,16 +20,16 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("locale", "width"), [("en-US", 1440), ("zh-CN", 390), ("ko-KR", 1280)])
-def test_before_and_after_the_training_is_the_first_offer(open_page, locale, width):
-    compare, before, beside, end = WORDS[locale]
+def test_first_comparison_offer_is_before_and_after_training(open_page, locale, width):
+    compare, before, beside, end = SENTENCES[locale]
     page = open_page(locale=locale, width=width, height=720)
     if width < 768:
-        page.locator("#vitviz-facts .vv-unfold").click()  # the thumbnail's
+        page.locator("#vitviz-facts .vv-unfold").click()  # beside the thumbnail
     button = page.locator(".vv-compare > button")
     expect(button).to_have_text(compare)
     under = page.locator("#vitviz-picker").bounding_box()
     box = button.bounding_box()
-    assert 0 <= box["y"] - under["y"] - under["height"] < 60, "it stands right under the picker"
+    assert 0 <= box["y"] - under["y"] - under["height"] < 60, "the button is not below the picker"
     button.click()
     first = page.locator(".vv-compare-offers button").first
     expect(first).to_have_text(before)
@@ -48,16 +48,14 @@ def test_before_and_after_the_training_is_the_first_offer(open_page, locale, wid
     wait_for_query(page, second=None)
 
 
-def test_one_fold_has_all_that_is_compared_and_escape_closes_it(open_page):
+def test_comparison_panel_holds_three_fields_and_closes_on_escape(open_page):
     page = open_page()
     button, fields = page.locator(".vv-compare > button"), page.locator("#vitviz-more")
     expect(fields).to_be_hidden()
     button.focus()
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-expanded", "true")
-    expect(fields.locator("input")).to_have_count(
-        3
-    )  # a second checkpoint, pairs that teach, the input's size
+    expect(fields.locator("input")).to_have_count(3)  # second checkpoint, suggested pairs, input size
     page.keyboard.press("Escape")
     expect(fields).to_be_hidden()
     expect(page.locator(".vv-compare-offers")).to_be_hidden()
@@ -67,10 +65,10 @@ def test_one_fold_has_all_that_is_compared_and_escape_closes_it(open_page):
     second.fill("vitviz-tiny@0")
     second.press("Enter")
     expect(button).to_have_text("Compared with: vitviz-tiny@0")
-    expect(second).to_be_visible()  # the fold stays: what was chosen in it stands in it
+    expect(second).to_be_visible()  # the panel stays open
 
 
-def test_without_a_film_there_is_no_before(browser, tmp_path):
+def test_no_training_comparison_is_offered_without_snapshots(browser, tmp_path):
     copy_checkpoint(tmp_path / "vitviz-tiny")
     with Server("--device", "cpu", "--weights", str(tmp_path)) as server:
         page = browser.new_page()
@@ -94,14 +92,14 @@ BOXES = """(slug) => ['', 'second-'].map((which) => {
 
 
 @pytest.mark.parametrize("width", [390, 800])
-def test_in_a_narrow_window_two_figures_are_whole_and_the_settings_are_those_of_both(open_page, width):
+def test_narrow_window_fits_two_figures_above_shared_settings(open_page, width):
     page = open_page("?second=vitviz-tiny@0", width, 844, wait=False)
     ready(page, "second-patches")
-    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
+    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # the default draws both in one figure
     for view in visit_views(page, VIEWS, beside=True):
         page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
         first, second = page.evaluate(BOXES, view.slug)
-        assert second["x"] > first["right"] or second["y"] > first["bottom"], "neither covers the other"
+        assert second["x"] > first["right"] or second["y"] > first["bottom"], "the figures overlap"
         settings = page.locator(f"#vitviz-{view.slug} .vv-controls")
         if settings.is_visible():
             box = settings.bounding_box()

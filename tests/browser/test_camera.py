@@ -1,5 +1,6 @@
-"""The camera: what is drawn belongs to the frame that is shown, the lamp goes out, and nothing is kept that
-nobody kept. The browser's camera is a file whose frames are grey by their number, with a bright patch.
+"""The camera: figures match the shown frame, the stream stops, and no frame is stored without *Keep*.
+
+The browser's camera is a file of grey frames with one bright patch at the position of the frame's number.
 """
 
 import base64
@@ -22,14 +23,14 @@ ON = "() => Number(document.documentElement.dataset.camera?.split(' ')[0]) > {}"
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory):
+def camera_video(tmp_path_factory):
     return write_camera_video(tmp_path_factory.mktemp("camera") / "film.y4m")
 
 
 @pytest.fixture(scope="module")
-def cameras(browser, film):
-    """Browsers with the film as their camera: one that allows it, one that has none."""
-    file = f"--use-file-for-fake-video-capture={film}"
+def cameras(browser, camera_video):
+    """Launch a browser with the video as its camera, and a browser without a camera."""
+    file = f"--use-file-for-fake-video-capture={camera_video}"
     engine = browser.browser_type
     launched = [
         engine.launch(executable_path=chromium(), args=[*FLAGS, *more])
@@ -40,8 +41,8 @@ def cameras(browser, film):
         one.close()
 
 
-def lit(page) -> bool:
-    """Whether the camera's lamp would be on."""
+def camera_is_live(page) -> bool:
+    """Return whether a camera stream is live."""
     return page.evaluate(
         "() => streams.some((one) => one.getTracks().some((track) => track.readyState === 'live'))"
     )
@@ -50,27 +51,29 @@ def lit(page) -> bool:
 def start(page, frames: int = 3) -> None:
     page.get_by_role("button", name="Camera", exact=True).click()
     page.wait_for_function(ON.format(frames))
-    assert lit(page)
+    assert camera_is_live(page)
 
 
-def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
+def test_figures_and_image_show_the_same_camera_frame(cameras, server):
     page = open_with_camera(cameras[0], server.url)
-    asked = []
-    page.on("response", lambda got: asked.append(got) if "/live" in got.url else None)
+    responses = []
+    page.on("response", lambda response: responses.append(response) if "/live" in response.url else None)
     start(page)
     for view in ("Rollout", "Attention", "Representations", "Attribution"):
         open_tab(page, view)
         now = page.evaluate("() => Number(document.documentElement.dataset.camera.split(' ')[0])")
         page.wait_for_function(ON.format(now + 2))
-        # all in view are of one frame at the moment when it counts as drawn
-        seen = page.evaluate(
+        # all visible views have the same key when the frame counts as drawn
+        keys_by_view = page.evaluate(
             f"""() => new Promise((resolve) => {{
               const root = document.documentElement;
               const watch = new MutationObserver(() => {{ watch.disconnect(); resolve(({FRAME})()); }});
               watch.observe(root, {{ attributes: true, attributeFilter: ['data-camera'] }}); }})"""
         )
-        assert len(seen) >= 2 and len({key for _, *keys in seen for key in keys}) == 1, seen
-    # the white patch of the frame that was sent for the picture's key is that of the picture in the page
+        assert len(keys_by_view) >= 2 and len({key for _, *keys in keys_by_view for key in keys}) == 1, (
+            keys_by_view
+        )
+    # the white patch has the same position in the sent frame and in the shown image
     page.evaluate(
         """() => { const real = window.fetch; window.frames_ = {};
           window.fetch = async (url, how) => {
@@ -91,86 +94,86 @@ def test_what_is_drawn_belongs_to_the_frame_that_is_shown(cameras, server):
             resolve([frame, stage.ui.canvas.toDataURL().split(',')[1]]); })
             .observe(document.documentElement, { attributes: true, attributeFilter: ['data-camera'] }); })"""
     )
-    frame, drawn = (Image.open(io.BytesIO(base64.b64decode(one))).convert("L") for one in sent)
+    frame, drawn = (Image.open(io.BytesIO(base64.b64decode(image))).convert("L") for image in sent)
     assert frame.size == (SIDE, SIDE)
-    places = [np.asarray(one.resize((14, 14), Image.Resampling.BOX), float) for one in (frame, drawn)]
+    places = [np.asarray(image.resize((14, 14), Image.Resampling.BOX), float) for image in (frame, drawn)]
     assert places[0].argmax() == places[1].argmax() and places[0].max() > 150
-    assert all(got.headers["cache-control"] == "no-store" for got in asked)
+    assert all(response.headers["cache-control"] == "no-store" for response in responses)
     page.context.close()
 
 
-def test_stopped_all_is_the_photograph_again_and_the_server_has_no_frame(cameras, server):
+def test_stop_restores_image_and_deletes_frames_on_server(cameras, server):
     page = open_with_camera(cameras[0], server.url)
-    photograph = ready(page, "rollout")
+    image_key = ready(page, "rollout")
     before = page.locator("#vitviz-facts .vv-answers li").all_text_contents()
     entries = page.evaluate("() => history.length")
     start(page)
     key = page.evaluate("() => [...window.vitviz.views].find((one) => one.name === 'rollout').key")
-    assert key != photograph
+    assert key != image_key
     expect(page.locator("#vitviz-stage .vv-text")).to_contain_text(re.compile(r"frames a second, \d+ ms old"))
     expect(page.locator("#vitviz-rollout .vv-foot").first).not_to_be_visible()
     page.get_by_role("button", name="Stop", exact=True).click()
-    assert not lit(page)
-    assert ready(page, "rollout") == photograph
+    assert not camera_is_live(page)
+    assert ready(page, "rollout") == image_key
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_text(before)
     expect(page.get_by_role("button", name="Camera", exact=True)).to_be_focused()
     page.wait_for_function(
         """async (key) => (await fetch(`gradio_api/vitviz/${key}/picture/upload`)).status === 404""", arg=key
     )
-    told = page.evaluate("() => [location.href, JSON.stringify(history.state), history.length]")
-    assert key not in told[0] + told[1] and "sample=coffee" in told[0]
-    assert told[2] == entries
+    address = page.evaluate("() => [location.href, JSON.stringify(history.state), history.length]")
+    assert key not in address[0] + address[1] and "sample=coffee" in address[0]
+    assert address[2] == entries
     page.context.close()
 
 
-def test_the_lamp_is_off_where_another_photograph_is_chosen_or_the_page_hidden(cameras, server):
+def test_camera_stops_on_new_image_or_hidden_page(cameras, server):
     page = open_with_camera(cameras[0], server.url)
     start(page)
-    choose_sample(page, 1)  # the same once more
+    choose_sample(page, 1)  # another sample
     page.wait_for_function("() => !('camera' in document.documentElement.dataset)")
-    assert not lit(page)
+    assert not camera_is_live(page)
     start(page)
     page.evaluate(
         """() => { Object.defineProperty(document, 'hidden', { value: true, configurable: true });
           document.dispatchEvent(new Event('visibilitychange')); }"""
     )
-    assert not lit(page)
+    assert not camera_is_live(page)
     page.evaluate("() => delete document.hidden")
     start(page)
     page.evaluate("() => history.pushState(history.state, '', location)")
     choose_sample(page, 0)
     page.wait_for_function("() => !('camera' in document.documentElement.dataset)")
-    assert not lit(page)
+    assert not camera_is_live(page)
     page.context.close()
 
 
-def test_a_still_that_is_kept_becomes_the_photograph(cameras, server):
+def test_keep_turns_the_frame_into_the_image(cameras, server):
     page = open_with_camera(cameras[0], server.url)
-    photograph = ready(page, "rollout")
+    image_key = ready(page, "rollout")
     start(page)
     page.get_by_role("button", name="Keep", exact=True).click()
-    assert not lit(page)
+    assert not camera_is_live(page)
     page.wait_for_function("() => !('camera' in document.documentElement.dataset)")
     page.wait_for_function(
         "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
-        arg=photograph,
+        arg=image_key,
     )
     expect(page.locator("#vitviz-stage .vv-text")).to_contain_text(f"{SIDE} × {SIDE} px, uncropped")
     page.context.close()
 
 
-def test_what_is_set_and_taken_away_holds_for_the_frames(cameras, server):
+def test_removed_patches_apply_to_camera_frames(cameras, server):
     page = open_with_camera(cameras[0], server.url)
     start(page)
     page.evaluate("vitviz.send('ablate', { patches: [0, 1, 2] })")
     rollout = "[...window.vitviz.views].find((one) => one.name === 'rollout')"
     page.wait_for_function(f"() => {rollout}.value.missing.patches.length === 3")
-    assert lit(page)
+    assert camera_is_live(page)
     page.get_by_role("button", name="Stop", exact=True).click()
     page.context.close()
 
 
-def test_without_a_camera_there_is_a_sentence(cameras, server):
+def test_missing_camera_and_insecure_page_show_an_error(cameras, server):
     page = open_with_camera(cameras[1], server.url)
     page.get_by_role("button", name="Camera", exact=True).click()
     expect(page.locator("#vitviz-stage .vv-error")).to_have_text(
@@ -183,28 +186,32 @@ def test_without_a_camera_there_is_a_sentence(cameras, server):
     page.context.close()
 
 
-def test_a_frame_restyles_what_changes_and_lays_out_the_page_twice_at_most(cameras, server):
-    """By the browser's own count: a style that asks by `:has()` at the page's root restyles all of it, and a
-    length that is read among changes lays out the page once more."""
+def test_camera_frame_causes_few_restyles_and_layouts(cameras, server):
+    """Count restyles and layouts in the browser's trace.
+
+    `:has()` at the root restyles the whole page; reading a length forces a layout.
+    """
     page = open_with_camera(cameras[0], server.url)
     start(page)
 
-    def pass_by(frames: int) -> int:
+    def wait_for_frames(frames: int) -> int:
         counted = "() => Number(document.documentElement.dataset.camera.split(' ')[0])"
         now = page.evaluate(counted)
         page.wait_for_function(ON.format(now + frames))
         return page.evaluate(counted) - now
 
-    laid = {}
+    layouts = {}
     for view in ("Rollout", "Attention", "Attribution"):
         open_tab(page, view)
-        pass_by(3)
+        wait_for_frames(3)
         cameras[0].start_tracing(page=page, categories=["devtools.timeline"])
-        frames = pass_by(10)
+        frames = wait_for_frames(10)
         events = json.loads(cameras[0].stop_tracing())["traceEvents"]
-        styled = [one["args"].get("elementCount", 0) for one in events if one["name"] == "UpdateLayoutTree"]
+        styled = [
+            event["args"].get("elementCount", 0) for event in events if event["name"] == "UpdateLayoutTree"
+        ]
         assert len(styled) >= frames and max(styled) <= 150, f"{view}: {max(styled)} elements at once"
-        laid[view] = sum(one["name"] == "Layout" for one in events) / frames
-    # 1, 1 and 2, and now and then a scale that widens; read in the middle of drawing it was 3, 4 and 6
-    assert all(laid.values()) and sum(laid.values()) < 8, laid
+        layouts[view] = sum(event["name"] == "Layout" for event in events) / frames
+    # usually 1, 1 and 2, plus a widening scale; with lengths read while drawing 3, 4 and 6
+    assert all(layouts.values()) and sum(layouts.values()) < 8, layouts
     page.context.close()

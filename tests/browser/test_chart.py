@@ -1,4 +1,4 @@
-"""The browser's chart against numbers of its own: a dot stands where its number is, and says what it is."""
+"""The chart of attention distances: dots stand at their values, and tooltips name their heads."""
 
 import re
 
@@ -32,33 +32,35 @@ def distances():
     return vitviz.analyses.distances(inspector.trace(vitviz.sample_image("coffee"))).distance.numpy()
 
 
-def test_every_dot_stands_at_its_number_and_its_tooltip_names_its_head(open_page, distances):
+def test_dots_and_tooltips_match_attention_distances(open_page, distances):
     page = open_page("?sample=coffee&tab=distance", 1440, 900, wait=False)
     ready(page, "distance")
     layers, heads = distances.shape
     expect(page.locator("#vitviz-distance .vv-chart .point")).to_have_count(layers * heads)
-    found = page.evaluate(MARKS)
-    # the axes, from the ticks alone: what stands beside a grid line, and below the plot
-    sides = [(y, float(text.replace("−", "-").rstrip(" px%"))) for x, y, text in found["texts"]
-             if re.fullmatch(r"[−\d.]+( px| %)?", text) and x < min(x for x, _ in found["dots"])]  # fmt: skip
-    lines = sorted(found["lines"], reverse=True)
+    marks = page.evaluate(MARKS)
+    # derive the axes from the tick labels beside the grid lines and below the plot
+    sides = [(y, float(text.replace("−", "-").rstrip(" px%"))) for x, y, text in marks["texts"]
+             if re.fullmatch(r"[−\d.]+( px| %)?", text) and x < min(x for x, _ in marks["dots"])]  # fmt: skip
+    lines = sorted(marks["lines"], reverse=True)
     levels = sorted(value for y, value in sides if any(abs(y - line) < 6 for line in lines))
     assert len(levels) == len(lines) >= 3
     slope, start = np.polyfit(lines, levels, 1)
-    below = {int(text): x for x, y, text in found["texts"] if text.isdigit() and y > max(lines) + 6}
-    assert len(found["dots"]) == distances.size and set(below) <= set(range(1, layers + 1))
-    seen = np.array([[start + slope * y] for _, y in found["dots"]])[:, 0]
-    columns = np.array([x for x, _ in found["dots"]])
+    below = {int(text): x for x, y, text in marks["texts"] if text.isdigit() and y > max(lines) + 6}
+    assert len(marks["dots"]) == distances.size and set(below) <= set(range(1, layers + 1))
+    values = np.array([[start + slope * y] for _, y in marks["dots"]])[:, 0]
+    columns = np.array([x for x, _ in marks["dots"]])
     for layer, x in below.items():
-        mine = np.sort(seen[np.abs(columns - x) < 1])
-        np.testing.assert_allclose(mine, np.sort(distances[layer - 1]), atol=0.01 * distances.max())
+        layer_values = np.sort(values[np.abs(columns - x) < 1])
+        np.testing.assert_allclose(layer_values, np.sort(distances[layer - 1]), atol=0.01 * distances.max())
     plot = page.locator("#vitviz-distance .vv-chart")
     box = plot.bounding_box()
     for layer, head in ((0, 0), (layers // 2, heads - 1), (layers - 1, 1)):
         value = distances[layer, head]
-        alone = np.abs(distances[layer] - value)[np.arange(heads) != head].min() > 0.02 * distances.max()
+        isolated = np.abs(distances[layer] - value)[np.arange(heads) != head].min() > 0.02 * distances.max()
         x, y = below[layer + 1], (value - start) / slope
         page.mouse.move(box["x"] + x, box["y"] + y)
-        told = page.locator(".vv-tip").inner_text()
-        assert not alone or f"Layer {layer + 1}, head {head + 1}" in told, told
-        assert abs(float(re.search(r"[\d.]+", told).group()) - value) < 0.02 * distances.max() or not alone
+        tooltip = page.locator(".vv-tip").inner_text()
+        assert not isolated or f"Layer {layer + 1}, head {head + 1}" in tooltip, tooltip
+        assert (
+            abs(float(re.search(r"[\d.]+", tooltip).group()) - value) < 0.02 * distances.max() or not isolated
+        )

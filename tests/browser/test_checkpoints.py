@@ -1,4 +1,4 @@
-"""Switching checkpoints, and hubs that do not answer."""
+"""Checkpoint selection, unreachable hubs, sets of images, and two checkpoints side by side."""
 
 import json
 import re
@@ -22,9 +22,7 @@ from vitviz.views import VIEWS
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """A weights folder with vitviz-tiny and two small models of other kinds: no class token, and registers
-    with rope.
-    """
+    """Create weights: vitviz-tiny, a model without class token, and a model with registers and RoPE."""
     import timm
     import torch
     from safetensors.torch import save_file
@@ -76,7 +74,7 @@ def server(weights):
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "rotary"])
-def test_switching_keeps_the_picture_and_draws_or_explains_every_view(open_page, name):
+def test_new_checkpoint_keeps_image_and_draws_every_view(open_page, name):
     page = open_page()
     choose_sample(page, 1)
     expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
@@ -96,7 +94,7 @@ def test_switching_keeps_the_picture_and_draws_or_explains_every_view(open_page,
         expect(page.locator("#vitviz-facts")).to_contain_text("4 × 6")
 
 
-def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
+def test_unreachable_hub_is_reported_within_deadline(open_page):
     page = open_page()
     before = ready(page, "patches")
     start = time.perf_counter()
@@ -104,14 +102,12 @@ def test_a_hub_that_cannot_be_reached_says_so_within_five_seconds(open_page):
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
         re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000
     )
-    assert (
-        time.perf_counter() - start < 8
-    )  # the hub's own deadline is 5 s; the rest is the page's way there and back
+    assert time.perf_counter() - start < 8  # the deadline of the hub is 5 s; the page needs the rest
     assert ready(page, "patches") == before
     expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
 
 
-def test_what_is_no_plain_vit_is_refused_with_the_reason(open_page):
+def test_unsupported_architecture_is_rejected_by_name(open_page):
     page = open_page()
     pick_checkpoint(page, "swin_tiny_patch4_window7_224")
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
@@ -119,7 +115,7 @@ def test_what_is_no_plain_vit_is_refused_with_the_reason(open_page):
     )
 
 
-def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp_path):
+def test_survey_shows_mean_and_reports_unreadable_image(open_page, tmp_path):
     import numpy as np
     from PIL import Image
 
@@ -138,7 +134,7 @@ def test_a_survey_shows_its_mean_and_names_what_it_could_not_read(open_page, tmp
     expect(page.locator(".vv-set-told")).to_contain_text("Picture 4")
 
 
-def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
+def test_two_checkpoints_share_controls(open_page):
     page = open_page("?second=rotary&tab=rollout", wait=False)
     ready(page, "rollout")
     ready(page, "second-rollout")
@@ -150,7 +146,7 @@ def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
         "() => /residual=0.8/.test(document.querySelector('#vitviz-second-rollout"
         " [data-ready]').dataset.ready)"
     )
-    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
+    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # the default draws both in one figure
     for view in VIEWS:
         open_tab(page, view.title)
         assert ready(page, view.slug) != ready(page, f"second-{view.slug}")
@@ -158,7 +154,7 @@ def test_two_checkpoints_side_by_side_share_one_set_of_controls(open_page):
     expect(page.locator("#vitviz-second-positions .vv-note")).to_contain_text("rotary")
 
 
-def test_two_charts_side_by_side_have_one_scale(open_page, weights):
+def test_two_checkpoints_share_chart_scale(open_page, weights):
     page = open_page("?second=rotary&tab=distance&size=64", wait=False)
     ready(page, "distance")
     ready(page, "second-distance")
@@ -171,7 +167,7 @@ def test_two_charts_side_by_side_have_one_scale(open_page, weights):
         trace = vitviz.load(weights / name, device="cpu").trace(vitviz.sample_image("coffee"), size=64)
         measured = vitviz.analyses.distances(trace)
         highest.append(max(float(measured.distance.max()), vitviz.analyses.uniform_distance(trace.grid)))
-    assert abs(highest[0] - highest[1]) > 1, "two charts that differ"
+    assert abs(highest[0] - highest[1]) > 1, "the two charts do not differ"
     assert page.evaluate(f"{charts}[0].scale") == pytest.approx([0, 1.08 * max(highest)], rel=1e-4)
     ticks = [
         page.locator(f"#vitviz-{name} .vv-chart .ytick").all_inner_texts()
@@ -180,7 +176,7 @@ def test_two_charts_side_by_side_have_one_scale(open_page, weights):
     assert ticks[0] == ticks[1] and len(ticks[0]) > 2
 
 
-def test_another_input_size_is_seen_in_every_view_and_one_that_does_not_fit_is_refused(open_page):
+def test_input_size_is_applied_and_indivisible_size_rejected(open_page):
     page = open_page("?size=shape&sample=chelsea&tab=patches")
     expect(page.locator("#vitviz-facts")).to_contain_text(re.compile(r"Input\d+ × \d+ × 3"))
     assert "64 × 64 × 3" not in page.locator("#vitviz-facts").inner_text()

@@ -1,4 +1,4 @@
-"""What goes wrong when many share a server: a full queue, pages closed in the middle, files taken away."""
+"""Many users on one server: full queues, closed pages and deleted checkpoints."""
 
 import os
 import re
@@ -27,7 +27,7 @@ from vitviz import engine
 from vitviz.errors import CheckpointError
 from vitviz.server.security.request_context import PageClosed
 
-BATCH = 8  # pictures between two states of a survey
+BATCH = 8  # images between two progress states of a survey
 
 
 @pytest.fixture(scope="module")
@@ -40,33 +40,33 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(weights):
-    house = RunningApp("--weights", str(weights))
-    yield house
-    house.stop()
+    app = RunningApp("--weights", str(weights))
+    yield app
+    app.stop()
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    folder, chance = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+def images(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
     files = [folder / f"{number:02}.png" for number in range(3 * BATCH)]
     for file in files:
-        Image.fromarray(chance.integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(file)
+        Image.fromarray(rng.integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(file)
     return files
 
 
-def redrawn(page, before: str):
+def wait_redrawn(page, before: str):
     ready = "document.querySelector('#vitviz-patches [data-ready]').dataset.ready"
     page.wait_for_function(f"(key) => !{ready}.startsWith(key)", arg=before)
 
 
 @pytest.fixture(scope="module")
-def chart(browser, server, pictures):
-    """A page at the distance chart with a set of pictures handed in; the test that closes it comes last."""
+def chart(browser, server, images):
+    """Open the distance chart with an uploaded set of images. The last test closes this page."""
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(server.url + "?tab=distance")
     ready(page, "distance")
-    upload_image_set(page, pictures)
-    page.wait_for_function(  # what each is taken for has passes of its own, which no gate is to hold
+    upload_image_set(page, images)
+    page.wait_for_function(  # predictions need passes that no gate may hold
         "() => { const all = [...document.querySelectorAll('.vv-set-pictures li')];"
         " return all.length && all.every((one) => !one.textContent.includes('…')) }"
     )
@@ -74,29 +74,29 @@ def chart(browser, server, pictures):
     page.context.close()
 
 
-def start(page):
+def start_survey(page):
     page.locator(".vv-set .vv-go").click()
 
 
-def chart_says(page, text: str):
+def expect_chart_title(page, text: str):
     expect(page.locator("#vitviz-distance .vv-h")).to_have_text(f"vitviz-tiny, {text}", timeout=15_000)
 
 
-def averaged(page) -> int:
-    """How many pictures the chart's own download is the mean of."""
+def averaged_images(page) -> int:
+    """Return the number of averaged images according to the downloaded numbers."""
     with page.expect_download() as download:
         export(page, "distance", ":text-is('Numbers (.csv)')")
     return int(download.value.path().read_text().splitlines()[1].split(",")[1])
 
 
-def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypatch):
+def test_full_queue_is_reported_and_figure_stays(open_page, server, monkeypatch):
     page = open_page()
     before = ready(page, "patches")
     monkeypatch.setattr(server.demo._queue, "max_size", 1)
     with server.gate() as gate:
-        for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits for it
-            asked = {"data": [name, "", 5]}
-            httpx.post(server.url + "gradio_api/call/predict", json=asked).raise_for_status()
+        for name in ("astronaut", "rocket"):  # the first is held in its forward pass, the second waits
+            body = {"data": [name, "", 5]}
+            httpx.post(server.url + "gradio_api/call/predict", json=body).raise_for_status()
         wait_until(lambda: gate.started and len(server.demo._queue) == 1)
         choose_sample(page, 0)
         expect(page.locator(".toast-body").first).to_contain_text("busy. Please try again")
@@ -104,13 +104,13 @@ def test_a_full_queue_is_said_and_takes_nothing_away(open_page, server, monkeypa
         late = open_page(wait=False)
         expect(notice(late)).to_contain_text("Reload in a moment")
     choose_sample(page, 0)
-    redrawn(page, before)
+    wait_redrawn(page, before)
     late.reload()
     ready(late, "patches")
     expect(notice(late)).to_be_hidden()
 
 
-def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_its_own(open_page, server):
+def test_closed_page_cancels_its_forward_pass(open_page, server):
     page = open_page()
     server.forget_traces()
     with server.gate() as gate:
@@ -121,25 +121,25 @@ def test_a_page_closed_in_the_middle_of_a_pass_stops_it_and_the_next_has_one_of_
         wait_until(lambda: gate.cancelled)
         gate.release()
         wait_until(lambda: server.idle)
-        assert not server.service._traces._entries, "nobody waits for it, so it is not made to its end"
+        assert not server.service._traces._entries, "the cancelled pass was finished"
         gate.release()
         server.service.look(key, "vitviz-tiny")
         assert gate.started == 2 and len(server.service._traces._entries) == 1
 
 
-def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, monkeypatch):
-    told, ended = [], []
+def test_closed_page_cancels_its_download(open_page, server, monkeypatch):
+    chunks, ended = [], []
 
     def load(name, progress, **options):
         if ended:
             raise CheckpointError("Asked for anew.")
         try:
-            while len(told) < 1_000:
-                progress(len(told), 1_000)
-                told.append(len(told))
-                time.sleep(0.02)  # the bytes come slowly
-        except PageClosed as gone:
-            ended.append(gone)
+            while len(chunks) < 1_000:
+                progress(len(chunks), 1_000)
+                chunks.append(len(chunks))
+                time.sleep(0.02)  # a slow download
+        except PageClosed as error:
+            ended.append(error)
             raise
 
     page = open_page()
@@ -153,21 +153,21 @@ def test_a_page_closed_in_the_middle_of_a_download_ends_it(open_page, server, mo
     expect(notice(other)).to_contain_text("Asked for anew")
 
 
-def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server, pictures):
-    kept = len(os.listdir(get_upload_folder()))
+def test_stopped_survey_keeps_its_mean_and_resumes(chart, server, images):
+    files_before = len(os.listdir(get_upload_folder()))
     with server.gate() as gate:
-        start(chart)
+        start_survey(chart)
         wait_until(lambda: gate.started == 1)
         chart.locator(".vv-set .vv-go").click()
         wait_until(lambda: not server.running)
         gate.release()
         wait_until(lambda: server.idle)
-        chart_says(chart, "one image")
-        assert averaged(chart) == 1
-        start(chart)
+        expect_chart_title(chart, "one image")
+        assert averaged_images(chart) == 1
+        start_survey(chart)
         wait_until(lambda: gate.started == 2)
         gate.release()
-        chart_says(chart, f"mean of {BATCH} images")
+        expect_chart_title(chart, f"mean of {BATCH} images")
         wait_until(lambda: gate.started == 3)
         chart.locator(".vv-set .vv-go").click()
         wait_until(lambda: not server.running)
@@ -177,64 +177,64 @@ def test_a_stopped_survey_keeps_its_mean_and_can_be_started_again(chart, server,
         chart.wait_for_function(
             "() => /renormalised/.test(document.querySelector('#vitviz-distance [data-ready]').dataset.ready)"
         )
-        chart_says(chart, f"mean of {BATCH} images")
-        assert averaged(chart) == BATCH and gate.started == 3
-        start(chart)
+        expect_chart_title(chart, f"mean of {BATCH} images")
+        assert averaged_images(chart) == BATCH and gate.started == 3
+        start_survey(chart)
         gate.release(3)
-        chart_says(chart, f"mean of {len(pictures)} images")
-        assert averaged(chart) == len(pictures)
-    assert len(os.listdir(get_upload_folder())) <= kept, "starting again leaves files behind"
+        expect_chart_title(chart, f"mean of {len(images)} images")
+        assert averaged_images(chart) == len(images)
+    assert len(os.listdir(get_upload_folder())) <= files_before, "the restarted survey leaves files behind"
 
 
-def test_what_is_chosen_during_a_survey_is_what_the_page_shows(chart, server):
+def test_new_setting_keeps_survey_and_new_sample_ends_it(chart, server):
     chart.locator(".vv-set-single").click()
-    chart_says(chart, "one image")
+    expect_chart_title(chart, "one image")
     axis = chart.locator("#vitviz-distance .annotation-text")
     sorted_heads = chart.get_by_label("Sorted within the layer")
     with server.gate() as gate:
-        start(chart)
+        start_survey(chart)
         gate.release()
-        chart_says(chart, f"mean of {BATCH} images")
+        expect_chart_title(chart, f"mean of {BATCH} images")
         wait_until(lambda: gate.started == 2)
-        sorted_heads.check(force=True)  # drawn in the page: it ends no survey, and the next pictures keep it
+        sorted_heads.check(force=True)  # drawn in the browser: the survey goes on
         expect(axis).to_have_text("Heads of a layer, sorted by distance")
         gate.release()
-        chart_says(chart, f"mean of {2 * BATCH} images")
+        expect_chart_title(chart, f"mean of {2 * BATCH} images")
         expect(axis).to_have_text("Heads of a layer, sorted by distance")
         wait_until(lambda: gate.started == 3)
         choose_sample(chart, 3)
         wait_until(lambda: server.running == ["sample"])
         gate.release(2)
-        chart_says(chart, "one image")
+        expect_chart_title(chart, "one image")
         wait_until(lambda: server.idle)
-        chart_says(chart, "one image")
+        expect_chart_title(chart, "one image")
         assert gate.started == 4 and sorted_heads.is_checked()
 
 
-def test_a_page_closed_in_the_middle_of_a_survey_frees_its_worker(chart, server):
+def test_closed_page_ends_its_survey(chart, server):
     with server.gate() as gate:
-        start(chart)
+        start_survey(chart)
         gate.release()
-        chart_says(chart, f"mean of {BATCH} images")
+        expect_chart_title(chart, f"mean of {BATCH} images")
         wait_until(lambda: gate.started == 2)
         chart.context.close()
         gate.release()
         wait_until(lambda: server.idle)
-        assert gate.started == 2, "the survey went on for nobody"
+        assert gate.started == 2, "the survey continued without a client"
 
 
-def test_a_checkpoint_that_is_taken_away_is_missed_only_where_it_is_needed(open_page, server, weights):
+def test_deleted_checkpoint_is_reported_only_where_needed(open_page, server, weights):
     page = open_page("?checkpoint=mine")
     shutil.rmtree(weights / "mine")
     before = ready(page, "patches")
-    choose_sample(page, 2)  # it is still in memory
-    redrawn(page, before)
+    choose_sample(page, 2)  # the checkpoint is still cached
+    wait_redrawn(page, before)
     open_tab(page, "Rollout")
     address = f"{server.url}gradio_api/vitviz/{(key := ready(page, 'rollout'))}/rollout/map"
     drawn = httpx.get(address).raise_for_status()
-    for cache in (server.service.checkpoints._inspectors, server.service._traces):  # put out to make room
+    for cache in (server.service.checkpoints._inspectors, server.service._traces):  # as if evicted
         cache._entries.clear()
-    assert httpx.get(address).content == drawn.content, "what has been drawn needs no checkpoint"
+    assert httpx.get(address).content == drawn.content, "a cached response needs the checkpoint"
 
     open_tab(page, "Attention distance")
     page.get_by_label("Renormalised over patches").check(force=True)

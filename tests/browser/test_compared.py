@@ -1,4 +1,4 @@
-"""The comparison in a browser: what is drawn is what a survey says, and hovering asks for nothing."""
+"""The Similarity view: matrices match a survey, and hovering sends no requests."""
 
 import re
 
@@ -10,7 +10,7 @@ import vitviz
 from tests.browser.conftest import ready, upload_image_set
 from vitviz.surveys import sample_crops
 
-DRAWN = "JSON.parse(new TextDecoder().decode(view.data.matrix.values))"
+MATRIX = "JSON.parse(new TextDecoder().decode(view.data.matrix.values))"
 VIEW = "[...window.vitviz.views].find((one) => one.name === 'compared' && one.root.isConnected)"
 
 
@@ -20,11 +20,11 @@ def survey():
     return vitviz.survey(sample_crops(), inspector, ["similarity"], batch=8)
 
 
-def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
+def test_hover_shows_cka_value_without_requests(open_page, survey):
     page = open_page("?tab=compared&against=own", wait=False)
     ready(page, "compared")
     expected = vitviz.cka(survey).numpy()
-    shown = page.evaluate(f"((view) => {DRAWN}.values)({VIEW})")
+    shown = page.evaluate(f"((view) => {MATRIX}.values)({VIEW})")
     np.testing.assert_allclose(np.reshape(shown, (9, 9)), expected, rtol=1e-3, atol=1e-4)
     requests, canvas = [], page.locator("#vitviz-compared .vv-figure canvas").first
     page.on("request", lambda request: requests.append(request.url))
@@ -37,13 +37,13 @@ def test_hovering_tells_the_figure_and_asks_for_nothing(open_page, survey):
     expect(page.locator("#vitviz-compared")).to_contain_text("20 crops of four images")
 
 
-def test_the_view_opens_with_the_model_after_and_before_its_training(open_page, survey):
+def test_default_compares_model_with_itself_before_training(open_page, survey):
     page = open_page("?tab=compared", wait=False)
     ready(page, "compared")
     before = vitviz.survey(
         sample_crops(), vitviz.load("vitviz-tiny@0", device="cpu"), ["similarity"], batch=8
     )
-    shown = page.evaluate(f"((view) => {DRAWN}.values)({VIEW})")
+    shown = page.evaluate(f"((view) => {MATRIX}.values)({VIEW})")
     np.testing.assert_allclose(np.reshape(shown, (9, 9)), vitviz.cka(survey, before), rtol=1e-3, atol=1e-4)
     expect(page.locator("#vitviz-compared .vv-below .vv-legend")).to_have_text(
         ["vitviz-tiny", "vitviz-tiny@0"]
@@ -53,34 +53,34 @@ def test_the_view_opens_with_the_model_after_and_before_its_training(open_page, 
     )
 
 
-def against(page, option):
+def choose_comparison(page, option):
     page.locator("#vitviz-compared [data-name=against] select").select_option(option)
 
 
-def test_a_second_checkpoint_is_drawn_once_on_the_same_axes_and_the_training_too(open_page):
+def test_each_comparison_draws_expected_matrices_and_charts(open_page):
     page = open_page("?tab=compared&second=vitviz-tiny@30&curve=mlp", wait=False)
     ready(page, "compared")
     matrices = page.locator("#vitviz-tab-compared .vv-matrix .vv-plot canvas:visible")
     charts = page.locator("#vitviz-tab-compared .vv-below .vv-chart:visible")
     legends = page.locator("#vitviz-compared .vv-below .vv-legend")
-    expect(matrices).to_have_count(1)  # not the same transposed beside it
+    expect(matrices).to_have_count(1)  # not also its transpose
     expect(charts).to_have_count(1)
     expect(legends).to_have_text(["vitviz-tiny", "vitviz-tiny@30"])
-    against(page, "own")
+    choose_comparison(page, "own")
     ready(page, "second-compared")
     expect(matrices).to_have_count(2)
-    expect(charts).to_have_count(1)  # both lines are in it
-    against(page, "before")
-    expect(charts).to_have_count(2)  # each checkpoint with itself before its training
+    expect(charts).to_have_count(1)  # with both lines
+    choose_comparison(page, "before")
+    expect(charts).to_have_count(2)  # each checkpoint against itself before training
     expect(legends).to_have_text(["vitviz-tiny", "vitviz-tiny@0"])
-    against(page, "beside")
+    choose_comparison(page, "beside")
     expect(matrices).to_have_count(1)
-    against(page, "film")
-    followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length > 9)({VIEW})"
-    page.wait_for_function(followed, timeout=300_000)  # seventeen steps look at twenty pictures
+    choose_comparison(page, "film")
+    followed = f"() => ((view) => view.data.matrix && {MATRIX}.cols.length > 9)({VIEW})"
+    page.wait_for_function(followed, timeout=300_000)  # seventeen snapshots on twenty images
 
 
-def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
+def test_uploaded_image_set_is_compared(open_page, tmp_path):
     from PIL import Image
 
     page, files = open_page("?tab=compared", wait=False), []
@@ -93,36 +93,36 @@ def test_a_set_of_ones_own_can_be_compared(open_page, tmp_path):
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("Based on a set of 9 images", timeout=60_000)
     under, view = (page.locator(one).bounding_box() for one in ("#vitviz-set", "#vitviz-tab-compared"))
-    assert (under["x"], under["width"]) == (view["x"], view["width"])  # else its words push the tabs aside
+    assert (under["x"], under["width"]) == (view["x"], view["width"])  # the panel must not widen the page
     page.locator(".vv-set-single").click()
     expect(page.locator("#vitviz-compared")).to_contain_text("crops of four images")
 
 
-def test_a_training_says_how_far_it_is_and_can_be_stopped(open_page):
+def test_training_comparison_shows_progress_stops_and_continues(open_page):
     page = open_page("?tab=compared", wait=False)
     ready(page, "compared")
-    questions, asked, part = [], [], page.locator("#vitviz-compared")
+    questions, requests, part = [], [], page.locator("#vitviz-compared")
     count = len(vitviz.training_snapshots("vitviz-tiny"))
-    page.on("request", lambda request: asked.append(request.url) if "/looked?" in request.url else None)
+    page.on("request", lambda request: requests.append(request.url) if "/looked?" in request.url else None)
     page.route(re.compile(r"/compared/looked\?frame=3$"), lambda question: questions.append(question))
-    against(page, "film")
-    said, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
-    expect(said).to_have_text(f"3 of {count} training steps", timeout=60_000)
-    expect(canvas.first).to_be_hidden()  # nothing of another question stands under this one
+    choose_comparison(page, "film")
+    status, go, canvas = (part.locator(one) for one in (".vv-trying", ".vv-go", ".vv-figure canvas"))
+    expect(status).to_have_text(f"3 of {count} training steps", timeout=60_000)
+    expect(canvas.first).to_be_hidden()  # the previous matrix is hidden
     go.click()
-    expect(said).to_contain_text("Results so far are kept")
+    expect(status).to_contain_text("Results so far are kept")
     expect(go).to_have_text("Continue")
     expect(part.locator(".vv-below .vv-chart")).to_be_visible()
     page.wait_for_function(f"() => !{VIEW}.data.matrix")
-    assert len(asked) == 4
+    assert len(requests) == 4
     part.locator("[data-name=curve] select").select_option("entropy")
     ready(page, "compared")
-    assert len(asked) == 4, "another curve is no wish to go on"
+    assert len(requests) == 4, "another curve continues the stopped comparison"
     page.unroute_all()
     go.click()
-    followed = f"() => ((view) => view.data.matrix && {DRAWN}.cols.length === {count})({VIEW})"
+    followed = f"() => ((view) => view.data.matrix && {MATRIX}.cols.length === {count})({VIEW})"
     page.wait_for_function(followed, timeout=300_000)
     expect(go).to_be_hidden()
     expect(canvas.first).to_be_visible()
-    steps = [int(one.split("=")[-1]) for one in asked[4:]]
-    assert steps == [*range(3, count)], "what is known is not asked anew"
+    steps = [int(one.split("=")[-1]) for one in requests[4:]]
+    assert steps == [*range(3, count)], "finished snapshots are requested again"

@@ -1,4 +1,4 @@
-"""What can be taken home from the page holds what it shows: charts, the zip, an average."""
+"""Downloads: charts, the zip, averages, print figures and videos match the Python API."""
 
 import re
 import zipfile
@@ -13,7 +13,7 @@ from tests.browser.held import HeldRequests
 from tests.export.reading import texts
 
 
-def test_the_downloaded_chart_opens_without_any_network(browser, server, open_page, tmp_path):
+def test_downloaded_html_chart_opens_offline(browser, server, open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
     with page.expect_download() as download:
@@ -35,7 +35,7 @@ def test_the_downloaded_chart_opens_without_any_network(browser, server, open_pa
         context.close()
 
 
-def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
+def test_zip_contains_rollout_of_the_current_settings(open_page, tmp_path):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     page.locator("#vitviz-rollout [data-name=residual] input").fill("0.8")
@@ -64,9 +64,9 @@ def test_everything_in_one_zip_equals_the_trace(open_page, tmp_path):
         } <= set(archive.namelist())
 
 
-def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
+def test_zip_contains_the_average_of_an_image_set(open_page, tmp_path):
     page = open_page("?tab=distance&form=sorted", wait=False)
-    one = ready(page, "distance")
+    single_key = ready(page, "distance")
     paths = []
     for name in ("chelsea", "rocket"):
         vitviz.sample_image(name).save(path := tmp_path / f"{name}.png")
@@ -74,7 +74,7 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     upload_image_set(page, paths)
     page.locator(".vv-set .vv-go").click()
     expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("mean of 2 images")
-    assert ready(page, "distance") != one
+    assert ready(page, "distance") != single_key
     with page.expect_download() as download:
         page.locator(".vv-everything").click()
     inspector = vitviz.load("vitviz-tiny")
@@ -85,10 +85,10 @@ def test_an_average_is_what_the_downloads_and_the_zip_hold(open_page, tmp_path):
     expect(page.get_by_label("By layer")).to_be_checked()
     page.locator(".vv-set-single").click()
     expect(page.locator("#vitviz-distance .vv-h")).to_contain_text("one image")
-    assert ready(page, "distance") == one
+    assert ready(page, "distance") == single_key
 
 
-def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open_page):
+def test_print_figure_and_caption_match_python_figure(open_page):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     export(page, "rollout", ".vv-print")
@@ -99,21 +99,21 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
     place = box.bounding_box()
     before = centre_brightness(box)
     box.check()
-    assert brightness_changes(box, before), "the tick is seen"
-    expect(dialog.get_by_role("status")).to_be_empty(timeout=60_000)  # its preview is drawn
-    assert box.bounding_box() == place, "what is said below moves nothing"
+    assert brightness_changes(box, before), "the checked box looks unchanged"
+    expect(dialog.get_by_role("status")).to_be_empty(timeout=60_000)  # the preview is drawn
+    assert box.bounding_box() == place, "the status moves the form"
     box.uncheck()
     with page.expect_download() as download:
         dialog.get_by_role("button", name="Download").click()
     assert download.value.suggested_filename == "vitviz-rollout_rocket_vitviz-tiny_fusion-max.svg"
     inspector, photo = vitviz.load("vitviz-tiny"), vitviz.sample_image("rocket")
-    made = vitviz.figure("rollout", inspector, inspector.trace(photo), picture=photo, fusion="max")
-    found = download.value.path().read_text(encoding="utf-8")
-    assert texts(found.encode()) == texts(made.svg())
+    expected = vitviz.figure("rollout", inspector, inspector.trace(photo), picture=photo, fusion="max")
+    svg = download.value.path().read_text(encoding="utf-8")
+    assert texts(svg.encode()) == texts(expected.svg())
     expect(dialog).to_contain_text("Saved.")
-    assert dialog.locator("img").evaluate("(one) => one.naturalWidth") > 100, "the figure is seen before"
+    assert dialog.locator("img").evaluate("(one) => one.naturalWidth") > 100, "the preview is empty"
     caption = dialog.get_by_role("textbox", name="Caption", exact=True)
-    assert caption.input_value() == made.caption_as("txt", definition=False)
+    assert caption.input_value() == expected.caption_as("txt", definition=False)
     assert caption.input_value().startswith("Rollout, vitviz-tiny: ")
     dialog.get_by_label("With settings, definition and source").check()
     expect(caption).to_have_value(re.compile("Photograph: Launch of a Falcon 9"))
@@ -138,7 +138,7 @@ def test_a_figure_for_print_is_the_one_of_python_under_the_settings_in_view(open
         assert picture.width == round(86 / 25.4 * 150)
 
 
-def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_page):
+def test_video_export_matches_python_video(open_page):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     export(page, "rollout", ".vv-filmed")
@@ -154,17 +154,17 @@ def test_a_figures_film_is_the_one_of_python_under_the_settings_in_view(open_pag
     assert download.value.suggested_filename == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
     expect(dialog).to_have_count(0)
     inspector, photo = vitviz.load("vitviz-tiny"), vitviz.sample_image("rocket")
-    made = vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
-    with Image.open(download.value.path()) as film:
-        assert (film.width, film.n_frames) == (640, 8)
+    expected = vitviz.animation("rollout", inspector, photo, over="layers", fusion="max")
+    with Image.open(download.value.path()) as video:
+        assert (video.width, video.n_frames) == (640, 8)
         for number in range(8):
-            film.seek(number)
-            assert film.info["duration"] == (400 if number < 7 else 1200)
-            shown = np.asarray(film.convert("RGB"), float)
-            assert np.abs(shown - made.picture(number, 640)).mean() < 4
+            video.seek(number)
+            assert video.info["duration"] == (400 if number < 7 else 1200)
+            shown = np.asarray(video.convert("RGB"), float)
+            assert np.abs(shown - expected.picture(number, 640)).mean() < 4
 
 
-def test_the_page_says_how_far_a_film_is_and_gives_it_up_with_its_dialog(open_page):
+def test_video_dialog_shows_progress_and_closing_cancels(open_page):
     page = open_page("?sample=rocket&tab=filters", wait=False)
     ready(page, "filters")
     export(page, "filters", ".vv-filmed")

@@ -1,4 +1,4 @@
-"""What is taken away quickly, one thing after the other: nothing of it is lost on the way."""
+"""Removed heads and patches: quick edits, rejected edits, restoring and the display in every view."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,8 +8,8 @@ from tests.browser.held import HeldRequests
 from tests.browser.helpers import SIZES, wait_for_history
 
 
-def take(page, *heads: str) -> None:
-    """Takes heads away, as a view does."""
+def remove_heads(page, *heads: str) -> None:
+    """Remove heads as a view does."""
     page.evaluate("(heads) => vitviz.send('ablate', { heads })", heads)
 
 
@@ -17,61 +17,61 @@ def chips(page):
     return page.locator("#vitviz-edits .vv-edit > span")
 
 
-def test_heads_that_are_taken_away_while_another_is_under_way_are_all_gone(open_page):
+def test_heads_removed_during_a_request_are_all_applied(open_page):
     page = open_page("?sample=coffee")
     held = HeldRequests(page, "/queue/join")
-    take(page, "2.1")
+    remove_heads(page, "2.1")
     held.wait()
-    take(page, "5.2")
-    take(page, "7.3")
+    remove_heads(page, "5.2")
+    remove_heads(page, "7.3")
     held.release()
     expect(chips(page)).to_have_text(["Layer 2, head 1", "Layer 5, head 2", "Layer 7, head 3"])
     wait_for_history(page, "moment.without === 'heads=2.1_5.2_7.3'")
 
 
-def test_one_more_counts_after_the_first_has_been_answered_and_the_second_not_yet(open_page):
+def test_edits_between_two_responses_are_all_applied(open_page):
     page = open_page("?sample=coffee")
     first, second = HeldRequests(page, "/queue/join"), []
-    take(page, "2.1")
+    remove_heads(page, "2.1")
     first.wait()
-    take(page, "5.2")
+    remove_heads(page, "5.2")
     page.route("**/queue/join*", lambda route: second.append(route))
     first.release()
     expect(chips(page)).to_have_text(["Layer 2, head 1"])
     while not second:
         page.wait_for_timeout(20)
-    take(page, "7.3")
-    page.locator("#vitviz-edits button", has_text="×").first.click()  # and the first is put back
+    remove_heads(page, "7.3")
+    page.locator("#vitviz-edits button", has_text="×").first.click()  # restore the first head
     page.unroute("**/queue/join*")
     second[0].continue_()
     expect(chips(page)).to_have_text(["Layer 5, head 2", "Layer 7, head 3"])
     wait_for_history(page, "moment.without === 'heads=5.2_7.3'")
 
 
-def test_what_is_refused_is_not_asked_for_again(open_page):
+def test_rejected_edit_is_not_sent_again(open_page):
     page = open_page("?sample=coffee")
-    take(page, "99.1")
+    remove_heads(page, "99.1")
     expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("has layers")
-    take(page, "2.1")
+    remove_heads(page, "2.1")
     expect(chips(page)).to_have_text(["Layer 2, head 1"])
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
     wait_for_history(page, "moment.without === 'heads=2.1'")
 
 
-def test_a_view_that_does_not_apply_says_why_in_full(open_page):
+def test_note_of_unavailable_view_is_not_truncated(open_page):
     page = open_page("?sample=coffee&tab=experiment&without=patches%3D3", *SIZES[0], wait=False)
     note = page.locator("#vitviz-experiment .vv-note")
     expect(note).to_contain_text("because patches have been dropped from the sequence. Restore them")
     for width, height in (*SIZES, (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         shown, needed = note.evaluate("(note) => [note.clientHeight, note.scrollHeight]")
-        assert shown >= needed > 40, f"{width} x {height}: the sentence is whole, in more than a line"
+        assert shown >= needed > 40, f"{width} x {height}: the note is cut off"
         tall = page.evaluate("document.documentElement.scrollHeight")
         assert note.bounding_box()["y"] + shown <= tall, f"{width} x {height}"
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_how_parts_were_taken_away_is_chosen_within_the_column(open_page, width, height):
+def test_removal_mode_menu_fits_the_column(open_page, width, height):
     page = open_page("?sample=coffee&tab=rollout&without=patches%3D3.4", width, height, wait=False)
     ready(page, "rollout")
     choice = page.locator("#vitviz-edits select")
@@ -83,11 +83,11 @@ def test_how_parts_were_taken_away_is_chosen_within_the_column(open_page, width,
         pen.font = getComputedStyle(list).font;
         return list.clientWidth - pen.measureText(list.selectedOptions[0].text).width; }"""
     )
-    assert room > 20, "what is chosen is whole, beside the arrow"
+    assert room > 20, "the selected option is cut off"
 
 
-def test_where_the_asked_patch_was_left_out_the_wall_is_of_the_nearest(open_page):
-    """On a projector it is drawn more than once until it fits: none of these has the other patch's zeros."""
+def test_head_wall_uses_nearest_patch_if_query_was_dropped(open_page):
+    """In lecture mode the wall is drawn repeatedly. No drawing may use zeros of the dropped patch."""
     gone = "?sample=coffee&tab=explorer&present=1&without=patches%3D90.91.104.105"
     page = open_page(gone, 1280, 720, wait=False)
     ready(page, "explorer")
@@ -96,11 +96,11 @@ def test_where_the_asked_patch_was_left_out_the_wall_is_of_the_nearest(open_page
         """(wall) => new Set(new Uint32Array(wall.getContext('2d')
           .getImageData(0, 0, wall.width, wall.height).data.buffer)).size"""
     )
-    assert colours > 300  # of words alone there are 212
+    assert colours > 300  # text alone has 212
 
 
-def spread_of(page, view: str, patch: int) -> float:
-    """How far the brightest pixel of a patch, as it is drawn under the map, lies from its darkest."""
+def brightness_range(page, view: str, patch: int) -> float:
+    """Return the difference of the brightest and the darkest pixel of a patch under the map."""
     return page.evaluate(
         """([view, patch]) => { const sheet = document.querySelector(`#vitviz-${view} .vv-plot canvas`);
         const [w, h] = [sheet.width / 14, sheet.height / 14];
@@ -112,11 +112,11 @@ def spread_of(page, view: str, patch: int) -> float:
     )
 
 
-def test_what_was_taken_away_is_seen_in_every_view_and_painting_brings_the_others_back(open_page):
+def test_dropped_patches_are_hatched_and_painted_patches_uniform(open_page):
     page = open_page("?sample=chelsea&tab=explorer&without=patches%3D62.63.76.77", wait=False)
     ready(page, "explorer")
     expect(page.locator("#vitviz-explorer .vv-framed")).to_be_visible()
-    assert spread_of(page, "explorer", 62) > 60, "hatched"
+    assert brightness_range(page, "explorer", 62) > 60, "the patch is not hatched"
     open_tab(page, "Patches")
     ready(page, "patches")
     expect(page.locator("#vitviz-patches")).to_contain_text("196 − 4 removed")
@@ -127,10 +127,12 @@ def test_what_was_taken_away_is_seen_in_every_view_and_painting_brings_the_other
     ready(page, "experiment", 60_000)
     open_tab(page, "Attention")
     ready(page, "explorer")
-    assert spread_of(page, "explorer", 62) < 12 < spread_of(page, "explorer", 60), "painted in one colour"
+    assert brightness_range(page, "explorer", 62) < 12 < brightness_range(page, "explorer", 60), (
+        "the patch is not painted in one colour"
+    )
 
 
-def test_a_view_that_needs_the_whole_model_offers_to_restore_it_and_keeps_the_painting(open_page):
+def test_restore_button_keeps_image_edits(open_page):
     painted = "brush.mean_90.250.100.100.40.-60.80"
     page = open_page(f"?sample=coffee&tab=experiment&without=patches%3D62&strokes={painted}", wait=False)
     for name in ("Tour", "Faithfulness", "Perturbations"):
@@ -145,7 +147,7 @@ def test_a_view_that_needs_the_whole_model_offers_to_restore_it_and_keeps_the_pa
 @pytest.mark.parametrize(("language", "one", "two"), [
     ("en", "Patch 4", "2 patches"), ("zh-CN", "图像块 4", "2 个图像块"), ("ko", "패치 4", "패치 2개"),
 ])  # fmt: skip
-def test_one_patch_that_was_taken_away_goes_by_its_name(open_page, language, one, two):
+def test_chip_names_one_patch_and_counts_several(open_page, language, one, two):
     for gone, said in (("3", one), ("3.9", two)):
         page = open_page(f"?sample=coffee&without=patches%3D{gone}&lang={language}", wait=False)
         expect(chips(page)).to_have_text([said], timeout=30_000)

@@ -1,6 +1,4 @@
-"""Evidence in the browser: each part taken away in turn, the answer forming by patch, the account in films,
-and who leads to it.
-"""
+"""The Attribution view: head ablation, predictions per patch, the training slider and links to the view."""
 
 import re
 
@@ -22,97 +20,99 @@ def coffee():
     return inspector, inspector.trace(samples.sample_image("coffee"))
 
 
-def done(page, count: str) -> None:
+def wait_for_layers(page, count: str) -> None:
     page.wait_for_function(
         f"(count) => document.querySelector('{PANEL}')?.dataset.done === count", arg=count, timeout=90_000
     )
 
 
 def correlation(value: float) -> str:
-    """As it is written, with a true minus sign."""
+    """Return the sentence of a correlation, with a minus sign (U+2212)."""
     return f"Correlation of contribution and drop: {value:.2f}".replace("-", "−")
 
 
-def test_every_part_is_taken_away_in_turn_and_stands_beside_its_own_share(open_page, coffee):
+def test_ablation_chart_matches_effects_and_contributions(open_page, coffee):
     inspector, trace = coffee
     target = int(trace.logits.argmax())
-    account = vitviz.logit_attribution(inspector, trace, target)
+    contributions = vitviz.logit_attribution(inspector, trace, target)
     effects = inspector.effects(samples.sample_image("coffee"), target)
     page = open_page("?sample=coffee&tab=evidence", wait=False)
     ready(page, "evidence")
     page.locator("#vitviz-evidence [data-name=show] select").select_option("effects")
-    done(page, "all")
+    wait_for_layers(page, "all")
     panel = page.locator(PANEL)
     expect(panel.locator(".vv-chart .point")).to_have_count(24)
-    found = analyses.agreement(effects, account)
-    expect(panel).to_contain_text(correlation(found.heads))
-    away = (effects.heads - account.heads).abs()
-    layer, head = divmod(int(away.argmax()), 3)
+    agreement = analyses.agreement(effects, contributions)
+    expect(panel).to_contain_text(correlation(agreement.heads))
+    deviations = (effects.heads - contributions.heads).abs()
+    layer, head = divmod(int(deviations.argmax()), 3)
     expect(panel).to_contain_text(f"Layer {layer + 1}, head {head + 1} is furthest from the line")
-    expect(panel.locator(".js-line[style*='rgb(196, 106, 22)']")).to_have_count(3)  # of those furthest away
+    expect(panel.locator(".js-line[style*='rgb(196, 106, 22)']")).to_have_count(
+        3
+    )  # of the largest deviations
     panel.locator(".vv-chart").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".vv-tip")).to_contain_text("drop when ablated")
     page.keyboard.press("Enter")
-    least = divmod(int(account.heads.argmin()), 3)
+    least = divmod(int(contributions.heads.argmin()), 3)
     page.wait_for_function(
         "(chosen) => location.search.includes(`chosen=${chosen}`)", arg=f"{least[0] + 1}.{least[1] + 1}"
     )
     panel.get_by_role("button", name="MLPs").click()
     expect(panel.locator(".vv-chart .point")).to_have_count(8)
-    expect(panel).to_contain_text(correlation(found.mlps))
+    expect(panel).to_contain_text(correlation(agreement.mlps))
 
 
-def test_what_patches_are_chosen_changes_nothing_of_it(open_page):
-    found = []
+def test_selected_patches_do_not_change_ablation_texts(open_page):
+    texts = []
     for chosen in ("", "&patches=104.105"):
         page = open_page(f"?sample=coffee&tab=evidence&show=effects{chosen}", wait=False)
         ready(page, "evidence")
-        done(page, "all")
+        wait_for_layers(page, "all")
         panel = page.locator(PANEL)
-        found.append(panel.locator("p").all_inner_texts())
-        assert any("Correlation of contribution and drop" in text for text in found[-1])
-        found[-1].append(
+        texts.append(panel.locator("p").all_inner_texts())
+        assert any("Correlation of contribution and drop" in text for text in texts[-1])
+        texts[-1].append(
             page.locator("#vitviz-evidence .vv-below p", has_text="Contribution of every head").inner_text()
         )
-    assert found[0] == found[1]
+    assert texts[0] == texts[1]
 
 
-def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
+def test_ablation_stops_and_continues(open_page):
     page = open_page("?sample=rocket&tab=evidence", wait=False)
     ready(page, "evidence")
-    page.route(re.compile(r"/evidence/chart\?.*layer=5(&|$)"), lambda route: None)  # held for ever
+    page.route(re.compile(r"/evidence/chart\?.*layer=5(&|$)"), lambda route: None)  # never answered
     page.locator("#vitviz-evidence [data-name=show] select").select_option("effects")
-    done(page, "3")
+    wait_for_layers(page, "3")
     expect(page.locator(PANEL)).to_contain_text("3 of 8 layers")
     page.locator(PANEL).get_by_role("button", name="Stop").click()
     page.unroute_all()
     expect(page.locator(PANEL).locator(".vv-chart .point")).to_have_count(9)
     page.locator(PANEL).get_by_role("button", name="Continue").click()
-    done(page, "all")
+    wait_for_layers(page, "all")
     expect(page.locator(PANEL).get_by_role("button", name="Continue")).to_be_hidden()
 
 
-def test_with_something_taken_away_already_it_says_why_not(open_page):
-    page, refused = open_page("?sample=coffee&tab=evidence&without=heads%3D5.2", wait=False), []
-    page.on("response", lambda answer: refused.append(answer.url) if answer.status >= 400 else None)
+def test_ablation_is_unavailable_while_parts_are_removed(open_page):
+    page, failed = open_page("?sample=coffee&tab=evidence&without=heads%3D5.2", wait=False), []
+    page.on("response", lambda answer: failed.append(answer.url) if answer.status >= 400 else None)
     key = ready(page, "evidence")
     show = page.locator("#vitviz-evidence [data-name=show] select")
     for name, panel in (("smallest", "#vitviz-evidence .vv-alone:visible"), ("effects", PANEL)):
         show.select_option(name)
         expect(page.locator(panel)).to_contain_text("needs the full model")
         expect(page.locator(panel).get_by_role("button", name="Begin")).to_be_hidden()
-    assert refused == [], "nothing is asked for that is known to be refused"
+    assert failed == [], "the page sends requests that must fail"
     page.evaluate("vitviz.send('reset-edits')")
     page.wait_for_function(
         "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
         arg=key,
     )
-    done(page, "all")
+    wait_for_layers(page, "all")
     expect(page.locator(PANEL)).not_to_contain_text("needs the full model")
 
 
-def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):
+def test_patch_predictions_match_logit_lens_at_a_layer(open_page, coffee):
     inspector, trace = coffee
     page = open_page("?sample=coffee&tab=evidence&show=forming", wait=False)
     ready(page, "evidence")
@@ -131,7 +131,7 @@ def test_every_patch_has_an_answer_of_its_own_at_every_depth(open_page, coffee):
         expect(page.locator(".vv-tip")).to_contain_text(f"{trace.labels[index]} {100 * share:.1f} %")
 
 
-def test_the_film_shows_the_account_at_every_step_on_axes_that_stand(open_page):
+def test_attribution_of_untrained_snapshot_balances_on_same_scale(open_page):
     page = open_page("?sample=coffee&tab=evidence", wait=False)
     key = ready(page, "evidence")
     ends = page.locator("#vitviz-evidence .vv-bar-ticks .vv-last")
@@ -143,12 +143,12 @@ def test_the_film_shows_the_account_at_every_step_on_axes_that_stand(open_page):
         timeout=30_000,
     )
     ready(page, "evidence")
-    told = page.locator("#vitviz-evidence .vv-balance").inner_text()
-    total, logit = told.removeprefix("Logit: ").split(" of ")
+    balance = page.locator("#vitviz-evidence .vv-balance").inner_text()
+    total, logit = balance.removeprefix("Logit: ").split(" of ")
     assert total == logit and ends.all_inner_texts() == before
 
 
-def test_rollout_says_how_it_fares_and_leads_to_evidence(open_page):
+def test_rollout_shows_benchmark_and_links_to_attribution(open_page):
     page = open_page("?sample=coffee&tab=rollout", wait=False)
     ready(page, "rollout")
     expect(page.locator("#vitviz-rollout .vv-fares")).to_contain_text("500 images")
@@ -156,7 +156,7 @@ def test_rollout_says_how_it_fares_and_leads_to_evidence(open_page):
     ready(page, "evidence")
 
 
-def test_the_tour_ends_with_a_sum_and_without_its_largest_part(open_page, coffee):
+def test_tour_shows_contribution_sum_and_ablates_a_head(open_page, coffee):
     inspector, trace = coffee
     page = open_page("?sample=coffee&tab=tour&step=11", wait=False)
     ready(page, "tour")

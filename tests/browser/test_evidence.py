@@ -1,4 +1,4 @@
-"""Evidence in the browser: a sum that balances, a head that is taken away, and chips that bring it back."""
+"""The Attribution view: the sum balances, heads are ablated and restored, classes are compared."""
 
 import re
 
@@ -9,17 +9,17 @@ from tests.browser.conftest import open_tab, ready
 BALANCE = re.compile(r"^(?:Logit|Difference of logits): (−?\d+\.\d{3}) of (−?\d+\.\d{3})$")
 
 
-def balanced(page) -> float:
+def balance(page) -> float:
     text = page.locator("#vitviz-evidence .vv-balance").inner_text()
     total, logit = BALANCE.match(text).groups()
     assert total == logit, text
     return float(logit.replace("−", "-"))
 
 
-def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
+def test_sum_balances_before_and_after_head_ablation(open_page):
     page = open_page("?sample=coffee&tab=evidence", wait=False)
     key = ready(page, "evidence")
-    before = balanced(page)
+    before = balance(page)
     page.goto(page.url.split("?")[0] + "?sample=coffee&tab=evidence&chosen=5.2")
     ready(page, "evidence")
     expect(page.locator("#vitviz-evidence .vv-picked")).to_contain_text("everything else")
@@ -32,9 +32,9 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
     )
     ready(page, "evidence")
     expect(page.locator("#vitviz-facts .vv-before").first).to_have_text("94.9 % → ")
-    without = balanced(page)
-    assert abs(without - before) > 0.01, "the head was missed by nobody"
-    open_tab(page, "Rollout")  # every view follows
+    without = balance(page)
+    assert abs(without - before) > 0.01, "the ablation has no effect"
+    open_tab(page, "Rollout")  # other views apply the ablation too
     edited = ready(page, "rollout")
     page.wait_for_function("() => location.search.includes('without=heads')")
     page.locator("#vitviz-edits .vv-edit-all").click()
@@ -45,10 +45,10 @@ def test_the_sum_balances_and_a_head_can_be_taken_away_and_put_back(open_page):
     )
     open_tab(page, "Attribution")
     ready(page, "evidence")
-    assert balanced(page) == before
+    assert balance(page) == before
 
 
-# A cell's centre in the page, its colours, and whether its edge is framed by black and white dashes.
+# Centre of a cell on the page, and the number of dark pixels on its dashed edge.
 CELL = """([row, col]) => {
   const canvas = [...document.querySelectorAll('#vitviz-evidence .vv-contributions canvas')]
     .find((one) => one.offsetWidth);
@@ -119,43 +119,43 @@ def test_restoring_one_head_keeps_other_removed_parts(open_page):
     expect(edits).to_contain_text("Layer 3, head 1")
 
 
-def test_two_visitors_with_different_edits_do_not_see_each_others(open_page):
+def test_edits_of_one_visitor_do_not_affect_others(open_page):
     pages = [
         open_page(f"?sample=coffee&tab=evidence&without={text}", wait=False)
         for text in ("heads%3D5.2", "patches%3D104.105.106", "")
     ]
-    found = []
+    logits = []
     for page in pages:
         ready(page, "evidence")
-        found.append(balanced(page))
-    assert len(set(found)) == 3
+        logits.append(balance(page))
+    assert len(set(logits)) == 3
     expect(pages[1].locator("#vitviz-edits .vv-edits")).to_contain_text("3 patches")
     expect(pages[2].locator("#vitviz-edits .vv-edits")).to_be_hidden()
 
 
-def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
+def test_class_field_accepts_names_and_compares_two_classes(open_page):
     page = open_page("?sample=coffee&tab=evidence", wait=False)
     ready(page, "evidence")
-    before = balanced(page)
-    rather = page.locator("#vitviz-evidence .vv-class").nth(1)
+    before = balance(page)
+    second_class = page.locator("#vitviz-evidence .vv-class").nth(1)
     unknown = page.locator("#vitviz-evidence .vv-unknown")
     place = page.locator("#vitviz-evidence .vv-heat").bounding_box()
-    rather.fill("wooden spon")
-    rather.press("Enter")
+    second_class.fill("wooden spon")
+    second_class.press("Enter")
     expect(unknown).to_have_text("No class named wooden spon among 200. Closest names:wooden spoon")
-    rather.fill("lynx")
-    rather.press("Enter")
+    second_class.fill("lynx")
+    second_class.press("Enter")
     expect(unknown).to_contain_text("No class named lynx among 200. Most likely here:espresso")
     assert page.locator("#vitviz-evidence .vv-heat").bounding_box() == place
-    rather.fill("Wooden Spoon")
-    rather.press("Enter")
+    second_class.fill("Wooden Spoon")
+    second_class.press("Enter")
     page.wait_for_function(
         "() => /target=\\d+-\\d+/.test(document.querySelector('#vitviz-evidence [data-ready]').dataset.ready)"
     )
-    assert 0 < balanced(page) < before
+    assert 0 < balance(page) < before
     expect(unknown).to_be_hidden()
     for field in page.locator("#vitviz-evidence .vv-class").all():
-        assert field.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "a name is cut"
+        assert field.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "a class name is cut off"
     view = page.locator("#vitviz-evidence")
     expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
     expect(view).to_contain_text("Direct attribution, from the start to the difference of logits")
@@ -167,10 +167,10 @@ def test_another_class_is_asked_by_its_name_and_one_against_another(open_page):
         float(one)
         for one in re.findall(r"[+-]?\d+\.\d\d", re.sub(r"([+−]) ", r"\1", parts).replace("−", "-"))
     ]
-    assert abs(sum(numbers) - balanced(page)) < 0.03, parts
+    assert abs(sum(numbers) - balance(page)) < 0.03, parts
 
 
-def test_what_is_being_typed_stays_when_an_answer_comes(open_page):
+def test_redraw_keeps_typed_class_name(open_page):
     page = open_page("?sample=coffee&tab=evidence", wait=False)
     ready(page, "evidence")
     field = page.locator("#vitviz-evidence .vv-class").first
@@ -185,7 +185,7 @@ def test_what_is_being_typed_stays_when_an_answer_comes(open_page):
     expect(field).to_have_value("candle")
 
 
-def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open_page):
+def test_path_graph_tooltips_and_edge_ablation_of_a_head(open_page):
     page = open_page("?sample=coffee&tab=evidence&show=paths&paths=9", wait=False)
     ready(page, "evidence")
     view = page.locator("#vitviz-evidence")
@@ -204,16 +204,16 @@ def test_the_graph_of_paths_tells_its_edges_and_a_head_in_it_opens_its_page(open
     expect(view).to_contain_text("upstream sources")
     view.get_by_role("button", name="Check by edge ablation").click()
     view.get_by_role("button", name="Begin").locator("visible=true").click()
-    held = view.locator(".vv-alone:visible")
-    expect(held).to_have_attribute("data-done", "all", timeout=60_000)
-    expect(held).to_contain_text(
+    panel = view.locator(".vv-alone:visible")
+    expect(panel).to_have_attribute("data-done", "all", timeout=60_000)
+    expect(panel).to_contain_text(
         re.compile(r"Correlation of contribution and effect: −?\d\.\d\d\. All \d+ edges")
     )
-    held.locator(".vv-chart").focus()
+    panel.locator(".vv-chart").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".vv-tip")).to_contain_text(re.compile("drop when ablated .*direct contribution"))
     page.keyboard.press("Enter")
     page.wait_for_function("() => /writer=/.test(location.search)")
     expect(view.locator(".vv-chart .vv-chosen")).to_have_count(1)
-    held.get_by_label("Edge into").select_option("query")  # another question: what is there goes
-    expect(held).to_have_attribute("data-done", "0")
+    panel.get_by_label("Edge into").select_option("query")  # another setting clears the results
+    expect(panel).to_have_attribute("data-done", "0")

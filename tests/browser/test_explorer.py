@@ -1,4 +1,4 @@
-"""Attention by hand: what a pointer, a finger and a keyboard get to see is what the trace says."""
+"""The Attention view: pointer, touch and keyboard show the attention rows of the trace."""
 
 import re
 
@@ -26,13 +26,13 @@ def page(open_page):
     return page
 
 
-def shown(page) -> np.ndarray:
-    """The weights that the large picture is painted from."""
+def shown_weights(page) -> np.ndarray:
+    """Return the weights behind the large map."""
     return np.asarray(page.evaluate(f"Array.from({VIEW}.ui.weights)"))
 
 
-def settled(page, **settings) -> None:
-    """Waits until the drawing shows these settings."""
+def wait_for_settings(page, **settings) -> None:
+    """Wait until the figure is drawn with these settings."""
     for name, value in settings.items():
         page.wait_for_function(
             f"() => /[/&]{name}={value}(&|$)/.test(document.querySelector('#vitviz-explorer"
@@ -40,73 +40,75 @@ def settled(page, **settings) -> None:
         )
 
 
-def same(values: np.ndarray, expected) -> None:
-    """The same up to what float16 keeps of a row's largest weight."""
+def assert_close(values: np.ndarray, expected) -> None:
+    """Check equality up to float16 precision of the largest weight."""
     expected = expected.numpy()
     assert np.abs(values - expected).max() <= 1e-3 * expected.max()
 
 
-def test_hover_shows_the_traces_own_row_without_any_request(page, trace):
+def test_hover_shows_attention_row_without_requests(page, trace):
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     for patch in (3, trace.grid.cols + 1, trace.grid.patches - 1):
         page.mouse.move(*patch_centre(page, trace, patch))
         expect(page.locator("#vitviz-explorer .vv-h").first).to_contain_text(f"Patch {patch + 1} ")
-        same(shown(page), trace.attention(0)[0, trace.grid.prefix + patch])
+        assert_close(shown_weights(page), trace.attention(0)[0, trace.grid.prefix + patch])
     assert requests == []
 
 
-def test_row_and_column_differ_as_they_should(page, trace):
+def test_attended_by_shows_the_attention_column(page, trace):
     open_more_settings(page, "explorer")
     page.get_by_text("is attended by").click()
-    settled(page, direction="column")
+    wait_for_settings(page, direction="column")
     page.mouse.move(*patch_centre(page, trace, 5))
-    same(shown(page), trace.attention(0)[0, :, trace.grid.prefix + 5])
-    assert not np.allclose(shown(page), trace.attention(0)[0, trace.grid.prefix + 5].numpy(), atol=1e-3)
+    assert_close(shown_weights(page), trace.attention(0)[0, :, trace.grid.prefix + 5])
+    assert not np.allclose(
+        shown_weights(page), trace.attention(0)[0, trace.grid.prefix + 5].numpy(), atol=1e-3
+    )
 
 
-def test_prefix_tokens_are_chips_with_their_weight_and_can_ask(page, trace):
+def test_class_token_chip_shows_weight_and_becomes_query(page, trace):
     chip = page.locator("#vitviz-explorer").get_by_role("button", name=re.compile("^Class"))
     page.mouse.move(*patch_centre(page, trace, 7))
     expect(chip).to_contain_text(f"{trace.attention(0)[0, trace.grid.prefix + 7, 0]:.3f}")
     chip.click()
-    settled(page, token=0)
-    same(shown(page), trace.attention(0)[0, 0])
+    wait_for_settings(page, token=0)
+    assert_close(shown_weights(page), trace.attention(0)[0, 0])
 
 
-def test_the_keyboard_moves_patch_head_and_layer(page, trace):
+def test_keyboard_changes_patch_head_and_layer(page, trace):
     page.mouse.click(*patch_centre(page, trace, 9))
-    settled(page, token=trace.grid.prefix + 9)
+    wait_for_settings(page, token=trace.grid.prefix + 9)
     page.locator("#vitviz-explorer .vv-heat").first.focus()
     page.keyboard.press("]")
-    settled(page, head=2)
+    wait_for_settings(page, head=2)
     page.keyboard.press("PageDown")
-    settled(page, layer=2)
+    wait_for_settings(page, layer=2)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    settled(page, token=trace.grid.prefix + 10)
-    same(shown(page), trace.attention(1)[1, trace.grid.prefix + 10])
+    wait_for_settings(page, token=trace.grid.prefix + 10)
+    assert_close(shown_weights(page), trace.attention(1)[1, trace.grid.prefix + 10])
     expect(page.locator("#vitviz-explorer .vv-live")).not_to_be_empty()
 
 
-def test_the_wall_picks_layer_and_head(page, trace):
+def test_keyboard_on_head_wall_selects_layer_and_head(page, trace):
     wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
     wall.focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    settled(page, layer=4, head=2)
+    wait_for_settings(page, layer=4, head=2)
     token = int(page.evaluate(f"{VIEW}.settings.token"))
-    same(shown(page), trace.attention(3)[1, token])
+    assert_close(shown_weights(page), trace.attention(3)[1, token])
 
 
-def test_up_to_four_pins_in_their_own_colours(page, trace):
+def test_at_most_four_pins_have_distinct_colours(page, trace):
     for patch in (1, 2, 3, 4, 5):
         page.mouse.click(*patch_centre(page, trace, patch))
-        settled(page, token=trace.grid.prefix + patch)
+        wait_for_settings(page, token=trace.grid.prefix + patch)
         page.get_by_text("Pin this token").click()
-        page.mouse.click(*patch_centre(page, trace, patch))  # lets go again
+        page.mouse.click(*patch_centre(page, trace, patch))  # clears the selection
     pins = page.locator("#vitviz-explorer .vv-pins figure")
     expect(pins).to_have_count(4)
     colours = pins.evaluate_all("(all) => all.map((one) => getComputedStyle(one).borderColor)")
@@ -115,32 +117,32 @@ def test_up_to_four_pins_in_their_own_colours(page, trace):
     expect(pins).to_have_count(3)
 
 
-def test_rollout_of_the_picked_patch_in_the_same_place(page, trace):
+def test_rollout_of_selected_patch_matches_python(page, trace):
     page.mouse.click(*patch_centre(page, trace, 9))
     page.locator("#vitviz-explorer [data-name=show] select").select_option("rollout")
-    settled(page, show="rollout", token=trace.grid.prefix + 9)
+    wait_for_settings(page, show="rollout", token=trace.grid.prefix + 9)
     expected = vitviz.rollout(trace, query=9).numpy().flatten()
-    np.testing.assert_allclose(shown(page)[trace.grid.prefix :], expected, rtol=1e-4)
+    np.testing.assert_allclose(shown_weights(page)[trace.grid.prefix :], expected, rtol=1e-4)
 
 
-def test_a_finger_asks_as_a_pointer_does(browser, server, trace):
+def test_tap_selects_a_patch(browser, server, trace):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()
     page.goto(server.url + "?sample=coffee&tab=explorer")
     ready(page, "explorer")
     page.touchscreen.tap(*patch_centre(page, trace, 6))
-    settled(page, token=trace.grid.prefix + 6)
-    same(shown(page), trace.attention(0)[0, trace.grid.prefix + 6])
+    wait_for_settings(page, token=trace.grid.prefix + 6)
+    assert_close(shown_weights(page), trace.attention(0)[0, trace.grid.prefix + 6])
     context.close()
 
 
-def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
+def test_heads_sorted_by_distance_start_with_nearest(page, trace):
     distances = vitviz.attention_distance(trace)
     order = [layer.argsort().tolist() for layer in distances]
-    assert any(one != sorted(one) for one in order), "else the test could not fail"
+    assert any(one != sorted(one) for one in order), "the heads are already sorted"
     open_more_settings(page, "explorer")
     page.locator("#vitviz-explorer").get_by_text("distance", exact=True).click()
-    settled(page, order="distance")
+    wait_for_settings(page, order="distance")
     assert page.evaluate(f"{VIEW}.ui.order") == order
     wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
     wall.scroll_into_view_if_needed()
@@ -148,30 +150,30 @@ def test_heads_in_order_of_distance_stand_nearest_first(page, trace):
         for place in (0, trace.layers[0].heads - 1):
             x, y, width, height = page.evaluate(f"{VIEW}.ui.wallPlace.box({place} * {len(order)} + {layer})")
             wall.click(position={"x": x + width / 2, "y": y + height / 2})
-            settled(page, layer=layer + 1, head=order[layer][place] + 1)
+            wait_for_settings(page, layer=layer + 1, head=order[layer][place] + 1)
 
 
-def test_why_it_looks_there_is_asked_for_only_when_it_is_opened(page, trace):
-    """A click chooses the key, another what it is compared with; the link says both."""
-    asked, start = [], trace.grid.prefix
+def test_score_explanation_is_requested_only_when_opened(page, trace):
+    """A click selects the key, a second one the reference. The link contains both."""
+    requests, start = [], trace.grid.prefix
     page.on(
-        "request", lambda request: asked.append(request.url) if "/explorer/score" in request.url else None
+        "request", lambda request: requests.append(request.url) if "/explorer/score" in request.url else None
     )
     page.mouse.click(*patch_centre(page, trace, 20))
-    settled(page, token=start + 20)
-    assert asked == []
+    wait_for_settings(page, token=start + 20)
+    assert requests == []
     page.get_by_role("button", name="Explain score").click()
-    settled(page, beside="score")
+    wait_for_settings(page, beside="score")
     page.mouse.click(*patch_centre(page, trace, 60))
-    settled(page, key=60, token=start + 20)
+    wait_for_settings(page, key=60, token=start + 20)
     page.get_by_role("button", name="Compared with").click()
     page.mouse.click(*patch_centre(page, trace, 137))
-    settled(page, key=60, against=137)
+    wait_for_settings(page, key=60, against=137)
     layer = trace.layers[0]
     q, k = layer.q[0, start + 20].double(), layer.k[0].double()
     above = float(q @ (k[start + 60] - k[start + 137])) * layer.scale
-    said = page.locator("#vitviz-explorer .vv-below").inner_text().replace("−", "-")
-    assert f"The contributions sum to {above:+.2f}" in said and asked
+    text = page.locator("#vitviz-explorer .vv-below").inner_text().replace("−", "-")
+    assert f"The contributions sum to {above:+.2f}" in text and requests
     page.wait_for_function("() => location.search.includes('key=60&against=137')")
     page.mouse.click(*patch_centre(page, trace, 137))
-    settled(page, against="mean")
+    wait_for_settings(page, against="mean")

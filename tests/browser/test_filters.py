@@ -1,4 +1,4 @@
-"""A filter's response in each patch of the image: chosen by a click or by keys, read by hovering, closed."""
+"""The Filters view: the response of a filter in each patch of the image."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.browser.helpers import patch_centre
 VIEW = "[...window.vitviz.views].find((view) => view.name === 'filters' && view.root.isConnected)"
 
 
-def test_a_click_or_enter_shows_the_response_and_escape_or_a_second_click_closes_it(open_page):
+def test_filter_response_opens_and_closes_by_click_and_key(open_page):
     page = open_page("?sample=coffee&tab=filters", wait=False)
     ready(page, "filters")
     grid = page.locator("#vitviz-filters .vv-figure canvas").first

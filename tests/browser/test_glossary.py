@@ -1,4 +1,4 @@
-"""A word of the glossary says what it is, where it first stands in a view's sentence or definition."""
+"""Glossary terms explain themselves at their first occurrence in the text of a view."""
 
 import pytest
 from playwright.sync_api import expect
@@ -16,7 +16,7 @@ from tests.browser.conftest import ready
         ("ko", 1280, "헤드", "나란한 어텐션"),
     ],
 )
-def test_a_word_is_explained_by_pointer_and_keyboard_and_nothing_moves(open_page, locale, width, word, says):
+def test_glossary_term_tooltip_opens_by_pointer_and_focus(open_page, locale, width, word, says):
     page = open_page("?tab=evidence", width, 844, wait=False, locale=locale)
     ready(page, "evidence")
     term = page.locator("#vitviz-tab-evidence .vitviz-lead .vv-term", has_text=word).first
@@ -24,14 +24,14 @@ def test_a_word_is_explained_by_pointer_and_keyboard_and_nothing_moves(open_page
       const box = document.querySelector('#vitviz-evidence .vv-figure').getBoundingClientRect();
       return [box.left, box.top + window.scrollY, box.width, box.height]; }"""
     before = page.evaluate(place)
-    told = page.locator(".vv-tip.vv-on")
+    tooltip = page.locator(".vv-tip.vv-on")
     term.hover()
-    expect(told).to_contain_text(says)
-    box = told.bounding_box()
+    expect(tooltip).to_contain_text(says)
+    box = tooltip.bounding_box()
     assert 0 <= box["x"] and box["x"] + box["width"] <= width
     page.mouse.move(1, 1)
-    expect(told).to_have_count(0)
+    expect(tooltip).to_have_count(0)
     term.focus()
-    expect(told).to_contain_text(says)
+    expect(tooltip).to_contain_text(says)
     assert says in term.get_attribute("aria-description")
     assert page.evaluate(place) == before

@@ -1,4 +1,4 @@
-"""The page in three languages: chosen by the browser, switchable, and English otherwise."""
+"""The page in English, Chinese and Korean: chosen by the browser and switchable."""
 
 import pytest
 from playwright.sync_api import expect
@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import open_tab, ready, visit_views
 from vitviz.views import VIEWS
 
-# what stands in each language: tab, lead, label of a control, prediction, button, Gradio's own footer
+# by language: tab, lead, label of a control, heading, button, Gradio's footer
 PAGE = {
     "en-US": (
         "Rollout",
@@ -23,7 +23,7 @@ TAGS = {"en-US": "en", "zh-CN": "zh-CN", "ko-KR": "ko"}
 
 
 @pytest.mark.parametrize("locale", PAGE)
-def test_the_browser_chooses_the_language(open_page, locale):
+def test_browser_locale_sets_the_language(open_page, locale):
     tab, lead, label, prediction, copy, settings = PAGE[locale]
     page = open_page(locale=locale)
     assert page.evaluate("document.documentElement.lang") == TAGS[locale]
@@ -37,7 +37,7 @@ def test_the_browser_chooses_the_language(open_page, locale):
     assert "__i18n__" not in page.locator("body").inner_text()
 
 
-def test_formulas_are_set_in_a_translation(open_page):
+def test_korean_definition_renders_formulas(open_page):
     page = open_page("?tab=positions", wait=False, locale="ko-KR")
     ready(page, "positions")
     page.locator("#vitviz-tab-positions button.label-wrap").click()
@@ -47,7 +47,7 @@ def test_formulas_are_set_in_a_translation(open_page):
     expect(page.locator("#vitviz-tab-positions")).to_contain_text("4.5절, 그림 7(가운데)")
 
 
-def test_the_chart_and_the_lists_of_the_server_speak_it(open_page):
+def test_charts_and_server_lists_are_translated(open_page):
     page = open_page("?tab=distance", wait=False, locale="zh-CN")
     chart = page.locator("#vitviz-distance")
     ready(page, "distance")
@@ -60,7 +60,7 @@ def test_the_chart_and_the_lists_of_the_server_speak_it(open_page):
     expect(page.locator("#vitviz-second [role=option]").first).to_contain_text("无")
 
 
-def test_the_switch_changes_everything_and_keeps_what_is_seen(open_page):
+def test_language_switch_keeps_view_and_settings(open_page):
     page = open_page("?tab=rollout&fusion=max", wait=False)
     ready(page, "rollout")
     page.locator("#vitviz-language a", has_text="한국어").click()
@@ -74,14 +74,14 @@ def test_the_switch_changes_everything_and_keeps_what_is_seen(open_page):
     expect(page.get_by_role("tab", name="Rollout", exact=True)).to_be_visible()
 
 
-def test_gradios_own_settings_take_our_texts_along(open_page):
+def test_gradio_language_setting_changes_the_page(open_page):
     page = open_page()
-    page.evaluate("document.documentElement.lang = 'zh-CN'")  # what its menu of languages does in the end
+    page.evaluate("document.documentElement.lang = 'zh-CN'")  # as Gradio's language menu does
     page.wait_for_url("**lang=zh-CN**")
     expect(page.locator("#vitviz-facts h2")).to_have_text("预测")
 
 
-def test_a_language_that_nobody_speaks_is_passed_over(open_page, server):
+def test_unknown_language_falls_back_to_english(open_page, server):
     page = open_page(locale="fr-FR")
     for tag in ("fr", "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "constructor", "__proto__"):
         page.goto(f"{server.url}?lang={tag}")
@@ -90,7 +90,7 @@ def test_a_language_that_nobody_speaks_is_passed_over(open_page, server):
 
 
 @pytest.mark.parametrize("locale", ["zh-CN", "ko-KR"])
-def test_a_translation_fits_a_phone(open_page, locale):
+def test_translated_page_fits_a_phone(open_page, locale):
     page = open_page(locale=locale, width=390, height=844)
     for view in visit_views(page, VIEWS):
         assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0, view.slug

@@ -1,4 +1,4 @@
-"""Answers that come late: what is on the screen belongs together, and a newer choice stays."""
+"""Late responses: figures stay consistent, and a newer choice wins."""
 
 import re
 
@@ -13,7 +13,7 @@ EXPLORER = "[...window.vitviz.views].find((view) => view.name === 'explorer' && 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """vitviz-tiny, and a model with four registers in front of its patches."""
+    """Create weights: vitviz-tiny and a model with four registers."""
     import timm
 
     home = tmp_path_factory.mktemp("weights")
@@ -30,7 +30,7 @@ def server(weights):
         yield running
 
 
-def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_new_map(open_page):
+def test_setting_change_during_request_draws_new_image(open_page):
     page = open_page("?sample=coffee&tab=explorer", wait=False)
     before = ready(page, "explorer")
     canvas = page.locator("#vitviz-explorer .vv-plot canvas").first
@@ -38,7 +38,7 @@ def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_n
     held = HeldRequests(page, "/explorer/wall")
     choose_sample(page, 0)
     page.wait_for_function(f"(old) => {EXPLORER}.key !== old", arg=before)
-    page.evaluate(f"{EXPLORER}.set('scale', 'shared')")  # drawn at once, of what is there
+    page.evaluate(f"{EXPLORER}.set('scale', 'shared')")  # drawn at once from the old data
     page.wait_for_timeout(200)
     held.release()
     page.wait_for_function(
@@ -50,13 +50,13 @@ def test_a_setting_changed_on_the_way_does_not_leave_the_old_picture_under_the_n
     assert other == canvas.evaluate("(canvas) => canvas.toDataURL()") != coffee
 
 
-def test_the_wall_shows_the_token_that_its_title_names(open_page):
+def test_head_wall_matches_its_title_after_quick_changes(open_page):
     page = open_page("?sample=coffee&tab=explorer", wait=False)
     ready(page, "explorer")
     held = HeldRequests(page, "/explorer/wall\\?.*token=20&")
     page.evaluate(f"{EXPLORER}.set('token', 20)")
     held.wait()
-    page.evaluate(f"{EXPLORER}.set('token', 150)")  # while the other's numbers are on their way
+    page.evaluate(f"{EXPLORER}.set('token', 150)")  # while the first response is held
     page.wait_for_timeout(50)
     held.release()
     page.wait_for_function(
@@ -69,7 +69,7 @@ def test_the_wall_shows_the_token_that_its_title_names(open_page):
     expect(page.locator("#vitviz-explorer .vv-below .vv-h").first).to_contain_text("Patch 150 ")
 
 
-def test_an_experiment_of_another_picture_is_not_shown(open_page):
+def test_late_experiment_of_another_image_is_discarded(open_page):
     page = open_page("?sample=coffee&tab=tour&step=6", wait=False)
     done = page.locator("#vitviz-tour .vv-step, #vitviz-tour [data-experiment]").last
     coffee = ready(page, "tour")
@@ -102,7 +102,7 @@ def test_an_experiment_of_another_picture_is_not_shown(open_page):
     assert page.locator("#vitviz-tour .vv-tops").all_inner_texts() == answers
 
 
-def test_one_patch_is_the_same_patch_in_a_model_with_other_prefix_tokens(open_page):
+def test_same_patch_is_shown_despite_other_prefix_tokens(open_page):
     page = open_page("?sample=coffee&tab=explorer&second=registers", wait=False)
     ready(page, "explorer")
     titles = page.locator("#vitviz-explorer .vv-h, #vitviz-second-explorer .vv-h").filter(
@@ -123,14 +123,14 @@ def test_one_patch_is_the_same_patch_in_a_model_with_other_prefix_tokens(open_pa
         if "Patch" in text
     }
     assert len(patches) == 1, (patches, titles.count())
-    page.evaluate(f"{EXPLORER}.set('token', 0)")  # the class token: the first of both
+    page.evaluate(f"{EXPLORER}.set('token', 0)")  # the class token comes first in both
     page.wait_for_function(
         "() => [...document.querySelectorAll('#vitviz-tab-explorer [data-ready]')].every((one) =>"
         " one.dataset.ready.includes('token=0'))"
     )
 
 
-def test_the_rollout_beside_the_heads_is_always_what_the_token_collects(open_page):
+def test_rollout_in_attention_view_ignores_column_direction(open_page):
     page = open_page("?sample=coffee&tab=explorer&direction=column&show=rollout", wait=False)
     ready(page, "explorer")
     title = page.locator("#vitviz-explorer .vv-h").first
@@ -144,4 +144,4 @@ def test_the_rollout_beside_the_heads_is_always_what_the_token_collects(open_pag
     heat.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert title.inner_text() == before  # nothing is said of a token whose rollout has not been fetched
+    assert title.inner_text() == before  # the rollout of this token is not fetched yet

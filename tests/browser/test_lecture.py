@@ -1,4 +1,4 @@
-"""Lecture mode, the page of a phone, the keyboard, and two checkpoints that are looked at together."""
+"""Lecture mode, phone layout, keyboard navigation and linked pointers of two checkpoints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.browser.conftest import choose_sample, ready, visit_views
 from tests.browser.helpers import RECORD_SMALL_TEXT
 from vitviz.views import VIEWS
 
-ALIKE = "vitviz-tiny@0"
+SECOND = "vitviz-tiny@0"
 
-SMALLEST = """() => {
+SMALL_TEXTS = """() => {
   const small = [];
   const seen = (node) => node.getClientRects().length && getComputedStyle(node).visibility !== 'hidden';
   for (const node of document.querySelectorAll('#vitviz-right *')) {
@@ -30,22 +30,22 @@ SMALLEST = """() => {
 
 
 @pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 720)])
-def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page, width, height):
+def test_lecture_mode_shows_one_view_with_large_text(open_page, width, height):
     page = open_page("?present=1", width, height)
     for part in ("#vitviz-upload", "#vitviz-samples", "#vitviz-picker", ".vitviz-figures .vv-aside >> nth=0"):
         expect(page.locator(part)).to_be_hidden()
     page.evaluate(RECORD_SMALL_TEXT)
-    for view in VIEWS[1:]:  # all but the tour, which is the last again
+    for view in VIEWS[1:]:  # the tour comes last
         ready(page, view.slug)
         page.wait_for_timeout(250)
-        assert page.evaluate(SMALLEST) == [], view.slug
+        assert page.evaluate(SMALL_TEXTS) == [], view.slug
         assert page.evaluate("() => window.small.splice(0)") == [], view.slug
         figure = [
             box
             for part in (".vv-figure", ".vv-below")
             if (box := page.locator(f"#vitviz-{view.slug} {part}").bounding_box())
         ]
-        # with the wall of heads, where there is one
+        # including the wall of heads
         low, high = (min(box[one] for box in figure) for one in "xy")
         right = max(box["x"] + box["width"] for box in figure)
         bottom = max(box["y"] + box["height"] for box in figure)
@@ -63,7 +63,7 @@ def test_a_lecture_is_one_view_with_large_texts_and_keys(open_page, width, heigh
     assert "present" not in page.url
 
 
-def test_keys_go_through_layers_heads_and_the_film(open_page):
+def test_lecture_keys_change_layer_head_and_snapshot(open_page):
     page = open_page("?tab=explorer&present=1", 1920, 1080, wait=False)
     ready(page, "explorer")
     settings = (
@@ -74,7 +74,7 @@ def test_keys_go_through_layers_heads_and_the_film(open_page):
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Shift+ArrowUp")
     assert page.evaluate(settings) == [3, 2]
-    page.locator("#vitviz-explorer [data-name=head] input").fill("3")  # the fields are at hand, too
+    page.locator("#vitviz-explorer [data-name=head] input").fill("3")  # the fields work too
     assert page.evaluate(settings) == [3, 3]
     page.locator("#vitviz-explorer .vv-figure .vv-h").click()
     page.keyboard.press("?")
@@ -86,12 +86,14 @@ def test_keys_go_through_layers_heads_and_the_film(open_page):
     expect(page.locator("#vitviz-film .vv-film")).not_to_have_attribute("data-at", at)
 
 
-def test_on_a_phone_the_figure_comes_first_and_layer_head_and_film_stay_below(open_page):
+def test_phone_layout_shows_figure_first_and_fixed_controls(open_page):
     page = open_page("", 390, 844)
     for view in visit_views(page, [view for view in VIEWS if view.slug != "tour"]):
         page.evaluate("window.scrollTo(0, 0)")
         page.wait_for_timeout(200)
-        assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 844, "no page has three screens"
+        assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 844, (
+            "the page is taller than two screens"
+        )
         parts = ("#vitviz-stage", "#vitviz-tabs", "#vitviz-links")
         places = {part: page.locator(part).first.bounding_box()["y"] for part in parts}
         assert list(places) == sorted(places, key=places.get), places
@@ -101,7 +103,7 @@ def test_on_a_phone_the_figure_comes_first_and_layer_head_and_film_stay_below(op
         plot = page.locator(f"#vitviz-{view.slug} .vv-figure .vv-plot").first.bounding_box()
         assert plot["y"] + plot["height"] <= 1.1 * 844, plot
         facts, stage = page.locator("#vitviz-facts .vv-answers").bounding_box(), places["#vitviz-stage"]
-        assert facts["x"] > 100 and abs(facts["y"] - stage) < 20, "the answer stands beside the thumbnail"
+        assert facts["x"] > 100 and abs(facts["y"] - stage) < 20, "the prediction is not beside the thumbnail"
         low = page.locator("#vitviz-film, .vv-field:is([data-name='layer'], [data-name='head'])")
         page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
         for bar in low.all():
@@ -117,14 +119,14 @@ def test_on_a_phone_the_figure_comes_first_and_layer_head_and_film_stay_below(op
         }
 
 
-def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):
+def test_skip_link_and_arrow_keys_reach_tabs(open_page):
     page = open_page()
     page.keyboard.press("Tab")
     skip = page.get_by_text("Skip to the views")
     expect(skip).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="Patches")).to_be_focused()
-    for view in VIEWS[2:5]:  # on to the next question
+    for view in VIEWS[2:5]:  # into the next group
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("tab", name=view.title, exact=True)).to_have_attribute(
             "aria-selected", "true"
@@ -136,7 +138,7 @@ def test_the_keyboard_goes_through_the_tabs_and_skips_to_them(open_page):
     )
 
 
-def test_samples_have_names_and_typing_replaces_the_checkpoints_name(open_page):
+def test_samples_are_named_and_typing_replaces_checkpoint(open_page):
     page = open_page()
     page.locator(".vv-more-samples").click()
     for name in ("espresso", "cat", "astronaut", "rocket"):
@@ -146,8 +148,8 @@ def test_samples_have_names_and_typing_replaces_the_checkpoints_name(open_page):
     expect(page.locator("#vitviz-picker input")).to_have_value("vit")
 
 
-def test_pointing_at_one_of_two_maps_points_at_the_other(open_page):
-    page = open_page(f"?tab=explorer&second={ALIKE}", wait=False)
+def test_pointer_on_one_map_is_linked_to_the_other(open_page):
+    page = open_page(f"?tab=explorer&second={SECOND}", wait=False)
     ready(page, "explorer")
     page.locator("#vitviz-second-explorer [data-ready]").wait_for()
     first, second = (
@@ -162,12 +164,12 @@ def test_pointing_at_one_of_two_maps_points_at_the_other(open_page):
     page.mouse.click(box["x"] + box["width"] - 10, box["y"] + 10)
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     for title in (titles.nth(0), titles.nth(1)):
-        expect(title).to_contain_text("row 1, column 14")  # held in both
+        expect(title).to_contain_text("row 1, column 14")  # selected in both
 
 
-def test_layers_mean_the_same_depth_of_a_deeper_model(open_page):
+def test_layer_settings_scale_to_model_depth(open_page):
     page = open_page()
-    told = page.evaluate("""async () => {
+    values = page.evaluate("""async () => {
       const base = document.documentElement.innerHTML.match(/gradio_api\\/vitviz\\/modules\\/\\w+\\//)[0];
       const settings = new URL(base + 'frontend/settings.js', document.baseURI).href;
       const { placesOf, tokensAt } = await import(settings);
@@ -178,10 +180,10 @@ def test_layers_mean_the_same_depth_of_a_deeper_model(open_page):
       const ones = [[8, 8, 12], [1, 8, 12], [5, 8, 8]];
       return [...ranges.map((given) => to(range, ...given)), ...ones.map((given) => to(one, ...given))];
     }""")
-    assert told == ["4-12", "3-8", "1-6", "3-8", 12, 1, 5]
+    assert values == ["4-12", "3-8", "1-6", "3-8", 12, 1, 5]
 
 
-def test_the_first_pass_is_told_as_such(open_page):
+def test_second_pass_is_not_labelled_first_pass(open_page):
     page = open_page()
     summary = page.locator("#vitviz-facts .vv-cost summary")
     expect(summary).to_contain_text(" ms on CPU")

@@ -1,4 +1,4 @@
-"""The tour in lecture mode: slides, one step a screen, as large as the rest of a lecture."""
+"""The tour in lecture mode: one slide per step, with large text."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,7 +7,7 @@ from tests.browser.conftest import ready
 from tests.browser.helpers import RECORD_SMALL_TEXT, wait_for_step
 from tests.views.helpers import NAMES as STEPS
 
-# Texts and labels below their size, and what of a slide is cut, scrolls, or stands outside of the window.
+# Texts and labels that are too small, and parts of a slide that are cut off, scroll or leave the window.
 FAULTS = """([text, label]) => {
   const told = [];
   const seen = (node) => node.getClientRects().length && getComputedStyle(node).visibility !== 'hidden';
@@ -38,9 +38,9 @@ FAULTS = """([text, label]) => {
 
 
 def slides(page):
-    """Each step, walked to by the arrow key, once it has been drawn and its experiment is there."""
-    for place, step in enumerate(STEPS):
-        if place:
+    """Yield each step after it is reached by the arrow key and drawn, with its experiment."""
+    for number, step in enumerate(STEPS):
+        if number:
             page.keyboard.press("ArrowRight")
         wait_for_step(page, step)
         if step == "positions":
@@ -51,7 +51,7 @@ def slides(page):
         yield step
 
 
-def lecture(open_page, width: int, height: int, **more):
+def open_lecture(open_page, width: int, height: int, **more):
     query = "".join(f"&{name}={value}" for name, value in more.items())
     page = open_page(f"?tab=tour&present=1{query}", width, height, wait=False)
     ready(page, "tour")
@@ -59,27 +59,31 @@ def lecture(open_page, width: int, height: int, **more):
 
 
 @pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
-def test_each_step_is_one_whole_slide_with_large_letters(open_page, language):
-    page, told = lecture(open_page, 1920, 1080, lang=language), []
+def test_each_step_fits_one_slide_with_large_text(open_page, language):
+    page, faults = open_lecture(open_page, 1920, 1080, lang=language), []
     page.evaluate(RECORD_SMALL_TEXT)
     for step in slides(page):
-        told += [f"{step}: {fault}" for fault in page.evaluate(FAULTS, [24, 18])]
-        told += [f"{step}: drawn too small: {text}" for text in page.evaluate("() => window.small.splice(0)")]
+        faults += [f"{step}: {fault}" for fault in page.evaluate(FAULTS, [24, 18])]
+        faults += [
+            f"{step}: drawn too small: {text}" for text in page.evaluate("() => window.small.splice(0)")
+        ]
         figure = page.locator("#vitviz-tour .vv-tour-body").bounding_box()
         assert figure["width"] * figure["height"] > 0.35 * 1920 * 1080
-    assert told == [], "\n".join(told)
+    assert faults == [], "\n".join(faults)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900)])
-def test_it_is_so_on_smaller_screens(open_page, width, height):
-    page, told = lecture(open_page, width, height), []
+def test_slides_fit_smaller_screens(open_page, width, height):
+    page, faults = open_lecture(open_page, width, height), []
     for step in slides(page):
-        told += [f"{step}: {one}" for one in page.evaluate(FAULTS, [24 * height / 1080, 18 * height / 1080])]
-    assert told == [], "\n".join(told)
+        faults += [
+            f"{step}: {fault}" for fault in page.evaluate(FAULTS, [24 * height / 1080, 18 * height / 1080])
+        ]
+    assert faults == [], "\n".join(faults)
 
 
-def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
-    page = lecture(open_page, 1920, 1080, step=7)
+def test_slide_hides_buttons_and_side_content(open_page):
+    page = open_lecture(open_page, 1920, 1080, step=7)
     tour = page.locator("#vitviz-tour")
     for part in (".vv-back", ".vv-next", ".vv-on", ".vv-fold", ".vv-foot", ".vv-tour-body [data-slide=no]"):
         expect(tour.locator(part).first).to_be_hidden()
@@ -96,8 +100,8 @@ def test_a_slide_has_one_idea_and_no_buttons_of_the_page(open_page):
     assert tour.locator(".vv-tour-body .vv-plot").first.bounding_box()["width"] == before
 
 
-def test_after_the_last_slide_the_next_view_comes_and_back_again(open_page):
-    page = lecture(open_page, 1920, 1080, step=13)
+def test_arrow_keys_leave_and_reenter_the_tour(open_page):
+    page = open_lecture(open_page, 1920, 1080, step=13)
     wait_for_step(page, STEPS[-1])
     page.keyboard.press("ArrowLeft")
     wait_for_step(page, STEPS[-2])

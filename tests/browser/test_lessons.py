@@ -1,4 +1,4 @@
-"""A lesson in a browser: the zip of everything, dropped back onto a page, restores what was seen."""
+"""Lessons: the downloaded zip, dropped onto a page, restores image, view and settings."""
 
 import json
 import re
@@ -11,19 +11,21 @@ from tests.browser.conftest import Server, open_tab, ready
 from tests.browser.helpers import download_all, drawn_settings, drop_file, wait_for_query, write_image
 
 EDITS = "heads=2.3"
-SEEN = f"?checkpoint=vitviz-tiny@30&second=vitviz-tiny&size=96x96&tab=rollout&fusion=max&without={EDITS}"
+LESSON_QUERY = (
+    f"?checkpoint=vitviz-tiny@30&second=vitviz-tiny&size=96x96&tab=rollout&fusion=max&without={EDITS}"
+)
 
 
-def refused(page, said: str) -> None:
+def expect_notice(page, said: str) -> None:
     expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text(said)
 
 
 @pytest.fixture(scope="module")
 def lesson(browser, server, tmp_path_factory):
-    """A zip that a page has made: own photograph, two checkpoints, a size, a view, its settings, an edit."""
+    """Create a zip with an uploaded image, two checkpoints, a size, a view, settings and an ablation."""
     folder = tmp_path_factory.mktemp("lesson")
     page = browser.new_page()
-    page.goto(server.url + SEEN)
+    page.goto(server.url + LESSON_QUERY)
     ready(page, "rollout")
     page.set_input_files("#vitviz-upload input[type=file]", write_image(folder / "mine.png"))
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
@@ -40,8 +42,8 @@ def lesson(browser, server, tmp_path_factory):
     return path
 
 
-def restored(page) -> None:
-    """All that the lesson has is in view."""
+def expect_restored(page) -> None:
+    """Check that the whole lesson is restored."""
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny@30"))
     expect(page.locator("#vitviz-facts [data-checkpoint='vitviz-tiny@30']")).to_be_attached()
@@ -62,49 +64,53 @@ def restored(page) -> None:
 
 
 @pytest.mark.parametrize("onto", ["#vitviz-stage .vv", "#vitviz-upload", "#vitviz-rollout"])
-def test_the_zip_dropped_onto_a_page_restores_everything(open_page, lesson, onto):
+def test_dropped_zip_restores_the_lesson(open_page, lesson, onto):
     page = open_page("?tab=rollout&fusion=min&discard=0.5", wait=False)
     ready(page, "rollout")
     drop_file(page, lesson, onto)
-    restored(page)
-    assert drawn_settings(page, "rollout")["discard"] == ["0"], "what was set before is gone"
+    expect_restored(page)
+    assert drawn_settings(page, "rollout")["discard"] == ["0"], "a setting from before the lesson is kept"
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
 
-def test_the_upload_button_takes_it_too_and_pictures_as_before(open_page, lesson, tmp_path):
+def test_upload_button_accepts_lessons_and_images(open_page, lesson, tmp_path):
     page = open_page(width=390, height=844)
     field = "#vitviz-upload input[type=file]"
     page.locator("#vitviz-upload button").first.dispatch_event("click")
     assert ".zip" in page.locator(field).get_attribute("accept")
     page.set_input_files(field, lesson)
-    restored(page)
+    expect_restored(page)
     page.set_input_files(field, write_image(tmp_path / "other.png", (200, 300)))
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def rewritten(lesson, path, change):
-    """A lesson whose description is another."""
+def rewrite_lesson(lesson, path, change):
+    """Write a copy of a lesson with changed settings."""
     with zipfile.ZipFile(lesson) as old, zipfile.ZipFile(path, "w") as new:
-        told = json.loads(old.read("settings.json"))
-        change(told)
-        new.writestr("settings.json", json.dumps(told))
+        settings = json.loads(old.read("settings.json"))
+        change(settings)
+        new.writestr("settings.json", json.dumps(settings))
         new.writestr("upload.jpg", old.read("upload.jpg"))
     return path
 
 
-def test_what_is_no_lesson_is_a_sentence_and_takes_nothing_away(open_page, lesson, tmp_path):
+def test_invalid_lesson_is_rejected_and_page_kept(open_page, lesson, tmp_path):
     page = open_page("?sample=rocket&tab=rollout&fusion=max", wait=False)
     key, settings = ready(page, "rollout"), drawn_settings(page, "rollout")
     (other := tmp_path / "other.zip").write_bytes(b"")
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("<img src=x onerror=alert(1)>.txt", "x")
     (cut := tmp_path / "cut.zip").write_bytes(lesson.read_bytes()[:-900])
-    lacking = rewritten(
-        lesson, tmp_path / "lacking.zip", lambda told: told["lesson"].update(checkpoint="of-another-site")
+    lacking = rewrite_lesson(
+        lesson,
+        tmp_path / "lacking.zip",
+        lambda settings_file: settings_file["lesson"].update(checkpoint="of-another-site"),
     )
-    beside = rewritten(
-        lesson, tmp_path / "beside.zip", lambda told: told["lesson"].update(second="elsewhere")
+    beside = rewrite_lesson(
+        lesson,
+        tmp_path / "beside.zip",
+        lambda settings_file: settings_file["lesson"].update(second="elsewhere"),
     )
     for path, said in (
         (other, "This zip is not a lesson"),
@@ -113,36 +119,34 @@ def test_what_is_no_lesson_is_a_sentence_and_takes_nothing_away(open_page, lesso
         (beside, "There is no checkpoint 'elsewhere'"),
     ):
         drop_file(page, path)
-        refused(page, said)
+        expect_notice(page, said)
         assert ready(page, "rollout") == key and drawn_settings(page, "rollout") == settings
         expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny ·"))
         page.locator("#vitviz-notice button").click()
     drop_file(page, lesson)
-    restored(page)
+    expect_restored(page)
 
 
-def test_a_zip_that_is_larger_than_an_upload_leaves_at_home_what_is_not_read(open_page, lesson, tmp_path):
+def test_large_zip_is_uploaded_without_unread_parts(open_page, lesson, tmp_path):
     page = open_page()
     (large := tmp_path / "large.zip").write_bytes(lesson.read_bytes())
     with zipfile.ZipFile(large, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr("numbers/large.npz", bytes(25 * 2**20))
     drop_file(page, large)
-    restored(page)
+    expect_restored(page)
 
 
 @pytest.mark.parametrize(("locale", "said"), [("zh-CN", "这个 zip 不是课程"), ("ko-KR", "수업이 아닙니다")])
-def test_it_is_said_in_the_pages_language(open_page, tmp_path, locale, said):
+def test_rejected_lesson_is_reported_in_page_language(open_page, tmp_path, locale, said):
     page = open_page(locale=locale, width=390, height=844)
     with zipfile.ZipFile(path := tmp_path / "other.zip", "w") as archive:
         archive.writestr("a.txt", "x")
     drop_file(page, path)
-    refused(page, said)
+    expect_notice(page, said)
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
-    open_page, browser, lesson, tmp_path
-):
+def test_lessons_folder_is_offered_on_the_page(open_page, browser, lesson, tmp_path):
     expect(open_page().locator("#vitviz-lessons")).to_be_hidden()
     (tmp_path / "1 What a head sees.zip").write_bytes(lesson.read_bytes())
     (tmp_path / "2 <img src=x onerror=alert(1)>.zip").write_bytes(b"no lesson")
@@ -152,12 +156,10 @@ def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
         ready(page, "patches")
         expect(page.locator("#vitviz-lessons h2")).to_have_text("수업")
         expect(page.locator("#vitviz-lessons button")).to_have_count(2)
-        page.locator(
-            "#vitviz-facts .vv-unfold"
-        ).click()  # the thumbnail's, as all that brings another picture
+        page.locator("#vitviz-facts .vv-unfold").click()  # shows the image sources
         assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
         page.locator("#vitviz-lessons button").last.click()
-        refused(page, "손상되었거나")
+        expect_notice(page, "손상되었거나")
         page.locator("#vitviz-lessons button", has_text="What a head sees").click()
         expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
         page.wait_for_function("() => /head=2/.test(location.search)")
@@ -165,6 +167,6 @@ def test_lessons_beside_the_app_are_offered_and_none_are_where_there_are_none(
         assert drawn_settings(page, "explorer")["head"] == ["2"]
         (tmp_path / "1 What a head sees.zip").unlink()
         page.locator("#vitviz-lessons button", has_text="What a head sees").click()
-        refused(page, "더 이상 서버에 없습니다")
+        expect_notice(page, "더 이상 서버에 없습니다")
         expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
         page.close()

@@ -1,4 +1,4 @@
-"""Links, downloads and what a stranger may write into an address."""
+"""Links restore the page, and hostile query parameters have no effect."""
 
 import re
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -14,12 +14,12 @@ from vitviz.server.page.handlers import FIRST_SAMPLE
 from vitviz.views.rollout import RolloutView
 
 
-def asked(page) -> dict[str, str]:
+def query_parameters(page) -> dict[str, str]:
     return {name: value for name, (value,) in parse_qs(urlsplit(page.url).query).items()}
 
 
-def copied(page) -> str:
-    """The link, out of the field that shows it where the clipboard is closed."""
+def copied_link(page) -> str:
+    """Return the link from the field that is shown if the clipboard is unavailable."""
     page.evaluate(
         "() => Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })"
     )
@@ -29,7 +29,7 @@ def copied(page) -> str:
     return field.input_value()
 
 
-def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
+def test_link_restores_image_tab_and_settings(open_page):
     page = open_page()
     choose_sample(page, 3)
     wait_for_query(page, sample="rocket")
@@ -41,7 +41,7 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
     page.locator("#vitviz-rollout").get_by_role("button", name="Layer 3", exact=True).click()
     wait_for_query(page, residual="0.8", overlay="paper", alone="3")
-    assert asked(page) == {
+    assert query_parameters(page) == {
         "checkpoint": "vitviz-tiny",
         "sample": "rocket",
         "tab": "rollout",
@@ -49,7 +49,7 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
         "overlay": "paper",
         "alone": "3",
     }
-    link = copied(page)
+    link = copied_link(page)
     assert link == page.url
     key = ready(page, "rollout")
     other = open_page(link.split("/", 3)[3], wait=False)
@@ -65,7 +65,7 @@ def test_a_link_restores_picture_tab_and_settings_in_a_fresh_browser(open_page):
     wait_for_query(other, alone=None)
 
 
-def test_a_link_restores_the_query_of_the_explorer(open_page):
+def test_link_restores_attention_query(open_page):
     page = open_page(
         "?sample=rocket&tab=explorer&layer=2&head=3&token=4&direction=column&pins=5.6", wait=False
     )
@@ -82,7 +82,7 @@ def test_a_link_restores_the_query_of_the_explorer(open_page):
     wait_for_query(page, layer="2", head="2", token="4", direction="column", pins="5.6", sample="rocket")
 
 
-def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page, tmp_path):
+def test_link_restores_chart_settings_and_downloads(open_page, tmp_path):
     page = open_page("?tab=distance&form=sorted&rows=renormalised", wait=False)
     ready(page, "distance")
     expect(page.get_by_label("Sorted within the layer")).to_be_checked()
@@ -107,19 +107,19 @@ def test_a_link_restores_the_chart_and_its_downloads_are_what_it_shows(open_page
     choose_sample(page, 3)
     wait_for_query(page, sample="rocket")
     expect(page.get_by_label("Renormalised over patches")).to_be_checked()
-    assert drawn_settings(page, "distance")["rows"] == ["renormalised"], "a new picture keeps the settings"
+    assert drawn_settings(page, "distance")["rows"] == ["renormalised"], "a new image resets the settings"
 
 
-def test_an_upload_has_no_link_and_the_page_says_so(open_page, tmp_path):
+def test_link_excludes_uploaded_image_and_says_so(open_page, tmp_path):
     page = open_page("?sample=rocket")
     page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "mine.png"))
     expect(page.locator("#vitviz-stage")).to_contain_text("300 × 200")
     page.wait_for_function("() => !location.search.includes('sample')")
-    assert "sample" not in copied(page)
+    assert "sample" not in copied_link(page)
     expect(page.locator(".vv-bubble")).to_contain_text("Your image isn’t included")
 
 
-def test_copying_says_that_it_was_done(open_page):
+def test_copied_link_is_confirmed_and_has_no_secrets(open_page):
     page = open_page(
         "?sample=rocket&__theme=dark&__sign=secret", permissions=["clipboard-read", "clipboard-write"]
     )
@@ -127,7 +127,7 @@ def test_copying_says_that_it_was_done(open_page):
     expect(page.locator(".vv-bubble")).to_contain_text("Link copied")
     link = page.evaluate("() => navigator.clipboard.readText()")
     assert "sample=rocket" in link and "secret" not in link and "__theme" not in link, (
-        "a private Space's key stays here"
+        "the link contains the key of a private Space"
     )
 
 
@@ -145,7 +145,7 @@ def test_copying_says_that_it_was_done(open_page):
         "%00",
     ],
 )
-def test_a_hostile_address_does_nothing(open_page, value):
+def test_hostile_query_parameters_are_ignored(open_page, value):
     names = (
         "sample",
         "fusion",
@@ -165,18 +165,18 @@ def test_a_hostile_address_does_nothing(open_page, value):
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     settings = drawn_settings(page, "rollout")
-    usual = {
+    defaults = {
         control.name: [f"{start:g}" if isinstance(start := control.start(), float | int) else start]
         for control in RolloutView.controls
     }
-    assert settings == {**usual, "query": ["12" if value == "12" else "auto"]}
+    assert settings == {**defaults, "query": ["12" if value == "12" else "auto"]}
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
     expect(page.locator("#vitviz-stage")).to_contain_text(size_text(FIRST_SAMPLE))
     assert dialogs == [] and page.locator("img[src='x']").count() == 0
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "../../etc/passwd", "${alert(1)}"])
-def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_page, name):
+def test_unknown_checkpoint_in_link_falls_back_to_default(open_page, name):
     page = open_page("?" + urlencode({"checkpoint": name, "sample": "rocket", "tab": "nothing"}))
     expect(page.locator("#vitviz-notice .vv-notice-text")).to_contain_text("There is no checkpoint")
     expect(page.locator("#vitviz-picker input")).to_have_value(re.compile("^vitviz-tiny"))
@@ -185,9 +185,9 @@ def test_an_unknown_checkpoint_in_a_link_is_said_and_the_first_one_shown(open_pa
 
 
 @pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
-def test_the_header_is_tidy(open_page, width, dark):
+def test_header_fits_the_window_without_overlap(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
-    copied(page)
+    copied_link(page)
     for part in (".vv-copy", ".vv-everything", ".vv-bubble"):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width, f"{part} leaves the window"
@@ -198,7 +198,7 @@ def test_the_header_is_tidy(open_page, width, dark):
     assert page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_a_narrow_window_follows_too(open_page):
+def test_link_opens_view_in_narrow_window(open_page):
     page = open_page(width=390, height=844)
     open_tab(page, "Rollout")
     wait_for_query(page, tab="rollout")

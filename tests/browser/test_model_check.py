@@ -21,16 +21,16 @@ def server(tmp_path_factory):
         yield server
 
 
-def opened_check(page):
-    """The dialog of the check, opened by the button in the details below the prediction."""
+def open_check(page):
+    """Open the dialog of the check by the button in the details below the prediction."""
     page.locator("#vitviz-facts .vv-cost summary").click()
     page.get_by_role("button", name="Check this model").last.click()
     return page.locator(".vv-check-dialog")
 
 
-def test_findings_appear_and_a_stopped_check_continues(open_page, tmp_path):
+def test_model_check_stops_continues_and_exports_findings(open_page, tmp_path):
     page = open_page()
-    dialog = opened_check(page)
+    dialog = open_check(page)
     rows = dialog.locator(".vv-check-list > li")
     expect(rows.first).to_be_attached()
     dialog.get_by_role("button", name="Stop").click()
@@ -49,14 +49,14 @@ def test_findings_appear_and_a_stopped_check_continues(open_page, tmp_path):
     shown = rows.evaluate_all("(rows) => rows.map((row) => row.dataset.name)")
     assert set(shown) <= set(names) and len(shown) > count
     dialog.locator("details summary").click()
-    shows = positions.locator("button")
-    expect(shows).to_have_text("Show in Positions")
-    shows.click()
+    show_button = positions.locator("button")
+    expect(show_button).to_have_text("Show in Positions")
+    show_button.click()
     expect(dialog).to_have_count(0)
     expect(page.locator("#vitviz-tab-positions-button")).to_have_attribute("aria-selected", "true")
 
 
-def test_a_serious_finding_is_offered_until_the_dialog_was_opened(open_page):
+def test_serious_finding_offers_check_until_dialog_opens(open_page):
     page = open_page()
     offer = page.locator(".vv-check-offer")
     expect(offer).to_be_hidden()

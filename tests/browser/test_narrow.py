@@ -10,7 +10,7 @@ from vitviz.views import VIEWS
 
 
 @pytest.mark.parametrize(("width", "height"), [(720, 450), (768, 1024), (390, 844)])
-def test_the_timeline_is_in_view_and_its_slider_has_room(open_page, width, height):
+def test_training_slider_fits_narrow_windows(open_page, width, height):
     page = open_page("?tab=explorer&sample=coffee", width, height, wait=False)
     ready(page, "explorer")
     film = page.locator("#vitviz-film")
@@ -20,14 +20,14 @@ def test_the_timeline_is_in_view_and_its_slider_has_room(open_page, width, heigh
     assert slider["y"] + slider["height"] <= height
 
 
-def test_a_tablet_has_a_margin_at_both_sides(open_page):
+def test_tablet_page_has_margins(open_page):
     page = open_page(width=768, height=1024)
     for part in ("#vitviz-header", "#vitviz-page"):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 12 and box["x"] + box["width"] <= 768 - 12
 
 
-def test_a_square_upload_leaves_the_button_that_changes_it_free_on_a_phone(open_page, tmp_path):
+def test_square_image_does_not_cover_change_button_on_phone(open_page, tmp_path):
     page = open_page(width=390, height=844)
     change = page.locator("#vitviz-facts .vv-unfold")
     picture = write_image(tmp_path / "square.png", (240, 240))
@@ -38,7 +38,7 @@ def test_a_square_upload_leaves_the_button_that_changes_it_free_on_a_phone(open_
     assert box["y"] + box["height"] <= change.bounding_box()["y"]
 
 
-def test_opening_a_view_folds_the_pickers_on_a_phone(open_page):
+def test_opening_a_view_folds_pickers_on_phone(open_page):
     page = open_page(width=390, height=844)
     change = page.locator("#vitviz-facts .vv-unfold")
     change.click()
@@ -49,13 +49,15 @@ def test_opening_a_view_folds_the_pickers_on_a_phone(open_page):
 
 
 @pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
-def test_on_a_phone_each_view_says_what_to_do_above_its_figure(open_page, language):
+def test_phone_shows_hint_above_each_figure(open_page, language):
     page = open_page(f"?tab=patches&lang={language}", 390, 844)
     for view in VIEWS:
         page.evaluate("(slug) => document.getElementById(`vitviz-tab-${slug}-button`).click()", view.slug)
         hint = page.locator(f"#vitviz-tab-{view.slug} .vitviz-lead p").last
         expect(hint).to_have_text(translate(view.words.how, language))
-        box, figure = (one.bounding_box() for one in (hint, page.locator(f"#vitviz-{view.slug} .vv-figure")))
+        box, figure = (
+            locator.bounding_box() for locator in (hint, page.locator(f"#vitviz-{view.slug} .vv-figure"))
+        )
         assert box["height"] > 10
         if figure and figure["height"]:
             assert box["y"] + box["height"] <= figure["y"] + 0.5, view.slug

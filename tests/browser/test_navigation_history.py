@@ -1,4 +1,4 @@
-"""Back, Forward, a reload and another language: what was seen comes back, a photograph of one's own too."""
+"""Back, Forward, reload and language switch restore the view, the settings and an uploaded image."""
 
 import re
 
@@ -18,14 +18,14 @@ from tests.browser.helpers import (
 )
 
 
-def entries(page) -> int:
+def history_length(page) -> int:
     return page.evaluate("history.length")
 
 
-def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open_page, tmp_path):
+def test_back_and_forward_restore_images_views_checkpoints_and_edits(open_page, tmp_path):
     page = open_page("?sample=rocket&tab=patches")
     wait_for_history(page, "moment.sample === 'rocket'")
-    start = entries(page)
+    start = history_length(page)
     upload_image(page, tmp_path / "mine.png")
     open_tab(page, "Rollout")
     wait_for_query(page, tab="rollout")
@@ -37,7 +37,7 @@ def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open
     page.evaluate("vitviz.send('ablate', { heads: ['2.1'] })")
     wait_for_query(page, without="heads=2.1")
     expect(page.locator("#vitviz-edits")).to_contain_text("Layer 2, head 1")
-    assert entries(page) - start == 4, "a step of the film is no entry of its own"
+    assert history_length(page) - start == 4, "a training step adds a history entry"
     page.go_back()
     expect(page.locator("#vitviz-edits .vv-edits")).to_be_hidden()
     wait_for_query(page, without=None, checkpoint="vitviz-positions-none-0")
@@ -59,20 +59,20 @@ def test_back_and_forward_walk_through_pictures_views_checkpoints_and_edits(open
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     expect(page.locator("#vitviz-tab-rollout")).to_be_visible()
     wait_for_query(page, without="heads=2.1", checkpoint="vitviz-positions-none-0", tab="rollout")
-    assert entries(page) - start == 4
+    assert history_length(page) - start == 4
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
 
-def test_a_slider_makes_no_entries_and_its_settings_come_back(open_page):
+def test_slider_adds_no_history_entry_and_back_restores_it(open_page):
     page = open_page("?tab=rollout", wait=False)
     ready(page, "rollout")
     wait_for_history(page, "moment.tab === 'rollout'")
-    start = entries(page)
+    start = history_length(page)
     slider = page.locator("#vitviz-rollout [data-name=residual] input")
     for value in ("0.6", "0.7", "0.8"):
         slider.fill(value)
     wait_for_query(page, residual="0.8")
-    assert entries(page) == start
+    assert history_length(page) == start
     open_tab(page, "Attention distance")
     wait_for_query(page, tab="distance")
     open_tab(page, "Rollout")
@@ -89,7 +89,7 @@ def test_a_slider_makes_no_entries_and_its_settings_come_back(open_page):
     expect(slider).to_have_value("0.8")
 
 
-def test_back_leads_to_the_input_size_before(open_page):
+def test_back_restores_the_previous_input_size(open_page):
     page = open_page("?tab=patches")
     wait_for_history(page, "moment.checkpoint === 'vitviz-tiny'")
     own = ready(page, "patches")
@@ -104,24 +104,24 @@ def test_back_leads_to_the_input_size_before(open_page):
     expect(page.locator("#vitviz-patches")).to_contain_text("21 × 21 = 441 patches")
 
 
-def test_a_step_of_the_film_is_no_entry(open_page):
+def test_training_step_adds_no_history_entry(open_page):
     page = open_page()
     wait_for_history(page, "moment.checkpoint === 'vitviz-tiny'")
-    start = entries(page)
+    start = history_length(page)
     slider = page.locator("#vitviz-film input[type=range]")
     for step in ("0", "3"):
         slider.fill(step)
         page.wait_for_function("(step) => location.search.includes('vitviz-tiny%40')", arg=step)
-    assert entries(page) == start
+    assert history_length(page) == start
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open_page, tmp_path, width):
+def test_reload_and_language_switch_keep_upload_and_settings(open_page, tmp_path, width):
     page = open_page("?tab=rollout&fusion=max", wait=False, width=width, height=844)
     ready(page, "rollout")
     page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "mine.png"))
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
-    page.reload()  # at once
+    page.reload()  # immediately
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     open_tab(page, "Attention distance")
     wait_for_query(page, tab="distance")
@@ -133,16 +133,14 @@ def test_a_reload_and_another_language_keep_the_photograph_and_all_settings(open
     page.locator("#vitviz-language a", has_text="한국어").click()
     expect(page.locator("#vitviz-links .vv-copy")).to_have_text("링크 복사")
     mark = page.locator("#vitviz-distance [data-ready]").first
-    expect(mark).to_have_attribute("data-ready", re.compile(f"^{key}"), timeout=30_000)  # in the end
+    expect(mark).to_have_attribute("data-ready", re.compile(f"^{key}"), timeout=30_000)  # eventually
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     open_tab(page, "롤아웃")
-    assert drawn_settings(page, "rollout")["fusion"] == ["max"], (
-        "the settings of a view that was not in front"
-    )
+    assert drawn_settings(page, "rollout")["fusion"] == ["max"], "the settings of a hidden view are lost"
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()
 
 
-def test_what_changes_while_the_page_is_loaded_again_does_not_cost_the_photograph(open_page, tmp_path):
+def test_change_during_language_switch_keeps_uploaded_image(open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
     upload_image(page, tmp_path / "mine.png")
@@ -158,13 +156,13 @@ def test_what_changes_while_the_page_is_loaded_again_does_not_cost_the_photograp
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
 
 
-def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
+def test_evicted_upload_is_reported_on_back(browser, tmp_path):
     with Server("--device", "cpu", "--picture-cache", "0.2") as server:
         page = browser.new_page(locale="zh-CN")
         page.goto(server.url + "?tab=patches")
         ready(page, "patches")
         upload_image(page, tmp_path / "mine.png")
-        choose_sample(page, 3)  # larger than the cache, so that nothing stays beside it
+        choose_sample(page, 3)  # larger than the cache: evicts the upload
         expect(page.locator("#vitviz-stage")).to_contain_text(size_text("rocket"))
         wait_for_history(page, "moment.sample === 'rocket'")
         page.go_back()
@@ -183,7 +181,7 @@ def test_a_photograph_that_was_put_away_is_said_to_be(browser, tmp_path):
         page.close()
 
 
-def test_a_history_of_anything_else_does_nothing(open_page):
+def test_foreign_history_state_is_ignored(open_page):
     page = open_page()
     for state in (
         "{}",
@@ -203,7 +201,7 @@ def test_a_history_of_anything_else_does_nothing(open_page):
 
 
 @pytest.mark.parametrize("again", ["loaded", "in Korean"])
-def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page, tmp_path, again):
+def test_average_survives_reload_and_language_switch(open_page, tmp_path, again):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
     upload_image(page, tmp_path / "mine.png")
@@ -230,7 +228,7 @@ def test_an_average_over_a_set_survives_a_reload_and_another_language(open_page,
     expect(chart).not_to_contain_text("3 pictures" if again == "loaded" else "3장")
 
 
-def test_what_is_no_average_is_none_after_a_reload_either(open_page):
+def test_invalid_averages_in_history_are_ignored(open_page):
     page = open_page("?tab=distance", wait=False)
     before = ready(page, "distance")
     wait_for_history(page, "moment.sample")

@@ -1,11 +1,11 @@
-"""What the net below all tests of the page catches, as seen at a page that says each of it once."""
+"""The detector of raw values, on a page that shows each kind of raw value once."""
 
 import pytest
 
 from tests.browser import nothing
 
 MARGIN = '() => { document.body.append("margin −NaN"); }'
-CAUGHT = [
+RAW_VALUE_SCRIPTS = [
     MARGIN,
     '() => { document.body.firstElementChild.firstChild.data = "null of 12"; }',
     '() => { document.body.firstElementChild.title = "NaN patches"; }',
@@ -17,7 +17,7 @@ CAUGHT = [
 
 
 @pytest.fixture
-def said(browser):
+def console_after(browser):
     page, said = browser.new_page(), []
     page.add_init_script(nothing.SCRIPT)
     page.on("console", lambda message: said.append(message.text))
@@ -26,9 +26,14 @@ def said(browser):
     page.close()
 
 
-@pytest.mark.parametrize("act", CAUGHT)
-def test_it_catches_what_no_one_should_read_though_it_goes_at_once(said, act):
-    assert said('() => { document.body.append("announced; bananas, the null.csv, nan_to_num"); }') == []
-    assert len(said(act)) == 1
-    said("() => document.body.replaceChildren()")
-    assert len(said('() => { document.body.append("a patch that was left out has no number: –"); }')) == 1
+@pytest.mark.parametrize("act", RAW_VALUE_SCRIPTS)
+def test_raw_values_are_reported_once_and_plain_text_is_not(console_after, act):
+    assert (
+        console_after('() => { document.body.append("announced; bananas, the null.csv, nan_to_num"); }') == []
+    )
+    assert len(console_after(act)) == 1
+    console_after("() => document.body.replaceChildren()")
+    assert (
+        len(console_after('() => { document.body.append("a patch that was left out has no number: –"); }'))
+        == 1
+    )

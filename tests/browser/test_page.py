@@ -1,4 +1,4 @@
-"""The page as a visitor meets it."""
+"""The main page: views, uploads, controls, downloads and layout."""
 
 import re
 import time
@@ -13,43 +13,45 @@ from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
 
 
-def until(condition, page, seconds: float = 30) -> None:
+def wait_until(condition, page, seconds: float = 30) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "a view stayed empty"
+        assert time.monotonic() < end, "the condition did not hold in time"
         page.wait_for_timeout(50)
 
 
 @pytest.mark.visit
-def test_the_first_page_shows_a_finished_example_in_every_tab(open_page):
+def test_every_view_draws_the_first_sample(open_page):
     page = open_page()
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     expect(page.locator("#vitviz-facts")).to_contain_text("ms on")
     for view in VIEWS:
         open_tab(page, view.title)
         ready(page, view.slug)
-        until(lambda view=view: is_painted(page, view.slug), page)  # a trial begins with its first method
+        wait_until(
+            lambda view=view: is_painted(page, view.slug), page
+        )  # Faithfulness draws its first method late
 
 
-SAID = "() => getComputedStyle(document.body, '::before').content"
+LOADING_TEXT = "() => getComputedStyle(document.body, '::before').content"
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "Loading vitviz"), ("ko", "불러오는 중")])
-def test_the_page_says_what_it_waits_for_from_its_first_moment_on(open_page, server, language, said):
+def test_loading_text_is_shown_until_first_drawing(open_page, server, language, said):
     page, held = open_page(), []
-    page.route("**/queue/join*", lambda one: held.append(one))  # no answer before the page was looked at
+    page.route("**/queue/join*", lambda route: held.append(route))  # held until the loading text is checked
     page.goto(f"{server.url}?lang={language}", wait_until="commit")
     page.wait_for_function("() => document.body")
-    assert said in page.evaluate(SAID)
+    assert said in page.evaluate(LOADING_TEXT)
     page.unroute("**/queue/join*")
     for route in held:
         route.continue_()
     ready(page, "explorer")
-    assert page.evaluate(SAID) == "none"
+    assert page.evaluate(LOADING_TEXT) == "none"
 
 
-def test_a_page_on_which_nothing_happens_asks_for_no_frames(open_page):
-    page = open_page(color_scheme="light")  # a window of its own
+def test_idle_page_requests_few_animation_frames(open_page):
+    page = open_page(color_scheme="light")  # options force a separate window
     page.add_init_script(
         """(() => { const own = window.requestAnimationFrame;
           window.frames_ = 0;
@@ -58,51 +60,51 @@ def test_a_page_on_which_nothing_happens_asks_for_no_frames(open_page):
     page.reload()
     ready(page, "patches")
 
-    def asked(milliseconds: float = 1000) -> int:
+    def frames_requested(milliseconds: float = 1000) -> int:
         before = page.evaluate("() => window.frames_")
         page.wait_for_timeout(milliseconds)
         return page.evaluate("() => window.frames_") - before
 
-    until(lambda: asked() < 5, page)  # of the sixty that there are
+    wait_until(lambda: frames_requested() < 5, page)  # of about sixty per second
 
 
-def test_every_field_of_a_view_can_be_reset(open_page):
+def test_view_offers_expected_fields_and_reset(open_page):
     page = open_page()
     for view in visit_views(page, [view for view in VIEWS if view.controls]):
         fields = page.locator(f"#vitviz-{view.slug} .vv-field")
-        offered = view.offered_controls(ViewContext(dict))  # without sentences
-        always = [one for one in offered if one.label and one is not DIFFERENCE]  # nothing is changed yet
+        offered = view.offered_controls(ViewContext(dict))  # no strings needed
+        always = [one for one in offered if one.label and one is not DIFFERENCE]  # offered only after an edit
         expect(fields).to_have_count(len(always))
         page.locator(f"#vitviz-{view.slug} .vv-reset").click()
         ready(page, view.slug)
 
 
-SHOWN = """(slug) => [...document.querySelectorAll(
+VISIBLE_CONTROLS = """(slug) => [...document.querySelectorAll(
     `#vitviz-${slug} :is(.vv-field, .vv-class, .vv-figure select)`)]
   .filter((node) => node.checkVisibility() && !node.parentNode.closest('.vv-field'))
   .map((node) => node.dataset.name ?? node.className)"""
 
 
-def test_a_view_shows_at_most_four_controls_and_folds_the_others(open_page):
+def test_view_shows_at_most_four_controls(open_page):
     page = open_page("?sample=coffee&tab=patches&strokes=brush.mean_90.250.100.100.40.-60.80", wait=False)
     ready(page, "patches")
     page.wait_for_selector("#vitviz-page[data-edited]", state="attached")  # so that a difference exists
     for view in visit_views(page, VIEWS):
-        shown = page.evaluate(SHOWN, view.slug)
-        assert len(set(shown)) <= 4, (view.slug, shown)  # both classes of Attribution are one question
+        shown = page.evaluate(VISIBLE_CONTROLS, view.slug)
+        assert len(set(shown)) <= 4, (view.slug, shown)  # both class fields of Attribution count once
         assert view.slug != "rollout" or shown == ["query", "fusion", "residual", "difference"]
         folded = [control.name for control in view.controls if control.advanced]
         assert page.locator(f"#vitviz-{view.slug} .vv-advanced > summary").count() == bool(folded), view.slug
 
 
-def test_a_link_to_an_advanced_setting_opens_its_fold_and_a_closed_fold_stays_closed(open_page):
+def test_link_opens_more_settings_and_closed_panel_stays_closed(open_page):
     page = open_page("?tab=rollout&discard=0.4&colormap=magma", wait=False)
     ready(page, "rollout")
     fold = page.locator("#vitviz-rollout .vv-advanced")
     expect(fold.locator("summary")).to_have_text("More settings (2 changed)")
     expect(fold.locator("[data-name=discard] input")).to_be_visible()
     page.locator("#vitviz-rollout [data-name=overlay] input[value=paper]").check(force=True)
-    expect(fold.locator("[data-name=colormap]")).to_be_hidden()  # brightness has no colours
+    expect(fold.locator("[data-name=colormap]")).to_be_hidden()  # the brightness overlay has no colormap
     fold.locator("summary").click()
     before = ready(page, "rollout")
     choose_sample(page, 3)
@@ -111,7 +113,7 @@ def test_a_link_to_an_advanced_setting_opens_its_fold_and_a_closed_fold_stays_cl
     expect(fold.locator("[data-name=discard] input")).to_be_hidden()
 
 
-def test_an_upload_replaces_the_picture(open_page, tmp_path):
+def test_upload_replaces_the_image(open_page, tmp_path):
     page = open_page()
     before = ready(page, "patches")
     page.set_input_files("#vitviz-upload input[type=file]", write_image(tmp_path / "mine.png"))
@@ -124,7 +126,7 @@ def test_an_upload_replaces_the_picture(open_page, tmp_path):
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 300")
 
 
-def test_a_bad_upload_is_a_sentence_and_takes_nothing_away(open_page, tmp_path):
+def test_invalid_upload_is_reported_and_image_kept(open_page, tmp_path):
     page = open_page()
     before = ready(page, "patches")
     bad = tmp_path / "<img src=x onerror=alert(1)>${1+1}.png"
@@ -139,7 +141,7 @@ def test_a_bad_upload_is_a_sentence_and_takes_nothing_away(open_page, tmp_path):
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden(timeout=15_000)
 
 
-def test_an_unknown_checkpoint_is_refused_and_the_old_one_stays(open_page):
+def test_unknown_checkpoint_is_rejected_and_current_kept(open_page):
     page = open_page()
     before = ready(page, "patches")
     picker = page.locator("#vitviz-picker input")
@@ -150,7 +152,7 @@ def test_an_unknown_checkpoint_is_refused_and_the_old_one_stays(open_page):
     assert ready(page, "patches") == before
 
 
-def test_hover_asks_the_server_nothing_and_a_click_enlarges_the_patch(open_page):
+def test_hover_sends_no_requests_and_click_shows_patch(open_page):
     page = open_page()
     requests = []
     page.on("request", lambda request: requests.append(request.url))
@@ -165,7 +167,7 @@ def test_hover_asks_the_server_nothing_and_a_click_enlarges_the_patch(open_page)
     assert requests == []
 
 
-def test_a_slider_of_the_rollout_changes_the_map(open_page):
+def test_rollout_slider_requests_new_map_and_resets(open_page):
     page = open_page()
     open_tab(page, "Rollout")
     ready(page, "rollout")
@@ -181,7 +183,7 @@ def test_a_slider_of_the_rollout_changes_the_map(open_page):
     )
 
 
-def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
+def test_rollout_png_and_npz_are_downloaded(open_page, tmp_path):
     import numpy as np
 
     page = open_page()
@@ -201,13 +203,13 @@ def test_figure_and_numbers_can_be_taken_home(open_page, tmp_path):
 
 
 @pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
-def test_nothing_is_wider_than_the_window(open_page, width, dark):
+def test_no_view_overflows_the_window(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
     for view in VIEWS:
         open_tab(page, view.title)
         ready(page, view.slug)
-        wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
-        assert wide <= 0, f"{view.title} is {wide} px too wide at {width} px"
+        overflow = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+        assert overflow <= 0, f"{view.title} is {overflow} px too wide at {width} px"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_nothing_is_wider_than_the_window(open_page, width, dark):
         "?tab=positions",
     ],
 )
-def test_the_numbers_of_a_colour_scale_stand_apart(open_page, address):
+def test_colour_bar_labels_do_not_overlap(open_page, address):
     page = open_page(address, wait=False)
     ready(page, address.partition("tab=")[2].partition("&")[0])
     bars = page.locator(".vv-bar-ticks:visible").evaluate_all(
@@ -233,7 +235,7 @@ def test_the_numbers_of_a_colour_scale_stand_apart(open_page, address):
         )
 
 
-FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].map((canvas) => {
+HALF_TRANSPARENT = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].map((canvas) => {
     const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
     let half = 0;
     for (let i = 3; i < data.length; i += 4) half += data[i] > 0 && data[i] < 255 ? 1 : 0;
@@ -241,11 +243,11 @@ FADED = """(panel) => [...document.querySelectorAll(`#vitviz-${panel} canvas`)].
 })"""
 
 
-def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page):
+def test_redrawn_view_is_as_opaque_as_before(open_page):
     page = open_page()
     slider = page.locator("#vitviz-film input")
     for panel in (view.slug for view in visit_views(page, VIEWS)):
-        key, fresh = ready(page, panel), page.evaluate(FADED, panel)
+        key, fresh = ready(page, panel), page.evaluate(HALF_TRANSPARENT, panel)
         for press in ("ArrowLeft", "ArrowRight"):
             slider.press(press)
             page.wait_for_function(
@@ -255,10 +257,10 @@ def test_a_view_drawn_again_is_as_opaque_as_the_first_time(open_page):
             )
             key = ready(page, panel)
         page.wait_for_timeout(200)
-        assert page.evaluate(FADED, panel) == pytest.approx(fresh, abs=0.01), panel
+        assert page.evaluate(HALF_TRANSPARENT, panel) == pytest.approx(fresh, abs=0.01), panel
 
 
-def test_a_refusal_far_from_the_control_comes_into_view(open_page):
+def test_error_notice_is_scrolled_into_view(open_page):
     page = open_page(height=500)
     page.get_by_text("Comparison and input size").click()
     size = page.locator("#vitviz-size input")
@@ -267,7 +269,7 @@ def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     size.press("Enter")
     notice = page.locator("#vitviz-notice .vv-notice")
     expect(notice).to_be_in_viewport(ratio=0.9)
-    # the answer, which stays at the top of what is scrolled, lies over none of it
+    # the sticky prediction does not cover the notice
     assert notice.evaluate("""(node) => {
       const { left, top, width, height } = node.getBoundingClientRect();
       return [8, height / 2].every(
@@ -276,7 +278,7 @@ def test_a_refusal_far_from_the_control_comes_into_view(open_page):
     }""")
 
 
-def test_one_set_of_pictures_is_for_every_view_that_is_averaged(open_page, tmp_path):
+def test_image_set_is_shared_by_all_averaging_views(open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")
     fold, go = page.locator(".vv-set-fold"), page.locator(".vv-set .vv-go")

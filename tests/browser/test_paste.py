@@ -1,4 +1,4 @@
-"""A picture pasted anywhere on the page is looked at; in a text field the field has it."""
+"""Pasted images are opened; text fields keep what is pasted into them."""
 
 import io
 
@@ -16,46 +16,46 @@ PASTE = """([data, kind, onto]) => {
 }"""
 
 
-def picture(width: int = 200) -> list[int]:
-    held = io.BytesIO()
-    Image.linear_gradient("L").resize((width, 120)).save(held, "PNG")
-    return list(held.getvalue())
+def png_bytes(width: int = 200) -> list[int]:
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize((width, 120)).save(file, "PNG")
+    return list(file.getvalue())
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_it_works_anywhere_on_the_page(open_page, width):
+def test_image_is_pasted_anywhere_on_the_page(open_page, width):
     page = open_page(width=width, height=844)
     open_tab(page, "Rollout")
     ready(page, "rollout")
     for i, onto in enumerate(("body", "#vitviz-rollout canvas", "#vitviz-film", ".vv-copy")):
-        page.evaluate(PASTE, [picture(200 + i), "image/png", onto])
+        page.evaluate(PASTE, [png_bytes(200 + i), "image/png", onto])
         expect(page.locator("#vitviz-stage")).to_contain_text(f"{200 + i} × 120")
 
 
-def test_by_the_keys_of_the_browser(open_page):
+def test_ctrl_v_pastes_an_image(open_page):
     page = open_page(permissions=["clipboard-read", "clipboard-write"])
     page.evaluate(
         """async (data) => {
             const blob = new Blob([Uint8Array.from(data)], { type: 'image/png' });
             await navigator.clipboard.write([new ClipboardItem({ 'image/png': blob })]);
         }""",
-        picture(),
+        png_bytes(),
     )
     page.keyboard.press("Control+v")
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 120")
 
 
-def test_a_field_keeps_what_is_pasted_into_it_and_no_text_is_a_picture(open_page):
-    page, sent = open_page(permissions=["clipboard-read", "clipboard-write"]), []
-    page.on("request", lambda asked: sent.append(asked.url) if "/upload?" in asked.url else None)
-    page.evaluate(PASTE, [picture(), "image/png", "#vitviz-picker input"])
+def test_paste_into_a_field_or_of_text_opens_no_image(open_page):
+    page, uploads = open_page(permissions=["clipboard-read", "clipboard-write"]), []
+    page.on("request", lambda request: uploads.append(request.url) if "/upload?" in request.url else None)
+    page.evaluate(PASTE, [png_bytes(), "image/png", "#vitviz-picker input"])
     page.evaluate(PASTE, [list(b"Dear diary"), "text/plain", "body"])
     page.evaluate("navigator.clipboard.writeText('typed')")
     field = page.locator("#vitviz-picker input")
     field.focus()
     page.keyboard.press("Control+v")
     expect(field).to_have_value("typed")
-    page.evaluate(PASTE, [picture(), "image/png", "body"])
+    page.evaluate(PASTE, [png_bytes(), "image/png", "body"])
     expect(page.locator("#vitviz-stage")).to_contain_text("200 × 120")
-    assert len(sent) == 1, "of all that was pasted one was a picture for the page"
+    assert len(uploads) == 1, "other than one paste was uploaded"
     expect(page.locator("#vitviz-notice .vv-notice")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""What is drawn lies where its number is: the mark on a colour bar."""
+"""The position of the mark on a colour bar."""
 
 import re
 
@@ -15,7 +15,7 @@ def coffee():
     return vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
 
 
-def test_the_mark_on_a_colour_bar_stands_at_the_value_under_the_pointer(open_page, coffee):
+def test_colour_bar_mark_matches_hovered_value(open_page, coffee):
     page = open_page("?sample=coffee&tab=tokens&show=norms&depth=6", wait=False)
     ready(page, "tokens")
     norms = coffee.tokens[6].norm(dim=-1)[1:].numpy()

@@ -1,4 +1,4 @@
-"""A chart drawn by Plotly: pointer, keys, zoom, legend and linked highlighting, on a chart given by hand."""
+"""Plotly charts: pointer, keys, zoom, legend and linked highlighting, on a constructed chart."""
 
 import json
 
@@ -44,12 +44,12 @@ def page(open_page):
     page.wait_for_function("() => document.querySelector('.vv')")
     page.evaluate(DRAW, [modules.modules_base(), json.loads(json.dumps(to_json(CHART)))])
     page.wait_for_function("() => window.told.failed || document.querySelector('#drawn .js-line')")
-    assert not told(page)["failed"]
+    assert not callbacks(page)["failed"]
     expect(page.locator("#drawn .point")).to_have_count(VALUES.size)
     return page
 
 
-def told(page) -> dict:
+def callbacks(page) -> dict:
     return page.evaluate("() => window.told")
 
 
@@ -58,7 +58,7 @@ def centre(page, key: str) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_a_point_stands_at_its_number_says_what_it_is_and_opens_its_head(page):
+def test_point_position_tooltip_and_click_match_data(page):
     heights = {(i, j): centre(page, f"head.{i + 1}.{j + 1}")[1] for i, j in np.ndindex(VALUES.shape)}
     slope, start = np.polyfit([VALUES[at] for at in heights], list(heights.values()), 1)
     for at, y in heights.items():
@@ -68,38 +68,38 @@ def test_a_point_stands_at_its_number_says_what_it_is_and_opens_its_head(page):
     assert [one for one in lines.all_inner_texts() if one] == ["90 px", "Layer 1, head 2"]
     expect(page.locator("#drawn .point.vv-lit")).to_have_attribute("data-lit", "head.1.2")
     page.mouse.click(*centre(page, "head.1.2"))
-    assert told(page)["opened"] == ["explorer", {"layer": 1, "head": 2, "show": "head"}]
+    assert callbacks(page)["opened"] == ["explorer", {"layer": 1, "head": 2, "show": "head"}]
     expect(page.locator("#drawn .vv-h")).to_have_text("by <layer> & head")
     assert (
         page.locator("#drawn .vv-chart")
         .get_attribute("aria-label")
         .startswith("by <layer> & head. distance,")
     )
-    assert not told(page)["failed"]
+    assert not callbacks(page)["failed"]
 
 
-def test_a_row_of_the_page_and_its_point_are_highlighted_together(page):
+def test_highlight_is_linked_between_point_and_row(page):
     page.locator("#row").hover()
     expect(page.locator("#drawn .point.vv-lit")).to_have_attribute("data-lit", "head.2.1")
     page.mouse.move(*centre(page, "head.2.1"))
     expect(page.locator("#row")).to_have_class("vv-lit")
-    page.evaluate("() => drawn.draw(chart)")  # drawn anew, the highlight stays
+    page.evaluate("() => drawn.draw(chart)")  # a redraw keeps the highlight
     expect(page.locator("#drawn .point.vv-lit")).to_have_attribute("data-lit", "head.2.1")
 
 
-def test_arrow_keys_move_over_the_points_and_enter_opens(page):
+def test_arrow_keys_select_points_and_enter_opens_head(page):
     plot = page.locator("#drawn .vv-chart")
     plot.focus()
     for _ in range(3):
         plot.press("ArrowRight")
-    assert told(page)["said"] == "110 px, Layer 2, head 1"
+    assert callbacks(page)["said"] == "110 px, Layer 2, head 1"
     plot.press("Enter")
-    assert told(page)["opened"][1] == {"layer": 2, "head": 1, "show": "head"}
+    assert callbacks(page)["opened"][1] == {"layer": 2, "head": 1, "show": "head"}
     plot.press("Escape")
     expect(page.locator(".vv-tip")).not_to_have_class("vv-tip vv-on")
 
 
-def test_a_box_zooms_and_a_double_click_shows_all_again(page):
+def test_drag_zooms_and_double_click_resets(page):
     plot = page.locator("#drawn .vv-chart")
     box, before = plot.bounding_box(), centre(page, "head.2.1")
     (x, y), (right, low) = centre(page, "head.2.1"), centre(page, "head.2.2")
@@ -117,7 +117,7 @@ def test_a_box_zooms_and_a_double_click_shows_all_again(page):
     assert np.abs(np.subtract(centre(page, "head.2.1"), before)).max() < 0.5
 
 
-def test_the_legend_hides_series_and_shows_one_alone(page):
+def test_legend_hides_and_isolates_series(page):
     points, lines = page.locator("#drawn .point"), page.locator("#drawn .js-line")
     head = page.locator("#drawn button.vv-legend", has_text="one head")
     expect(page.locator("#drawn .vv-legends")).to_contain_text("uniform")
@@ -136,7 +136,7 @@ def test_the_legend_hides_series_and_shows_one_alone(page):
     expect(lines).to_have_count(1)
 
 
-def test_frames_of_a_camera_draw_the_chart_a_few_times_a_second(page):
+def test_camera_frames_throttle_chart_drawing(page):
     drawings = page.evaluate(
         """async () => {
         const react = window.Plotly.react;
