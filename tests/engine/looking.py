@@ -1,4 +1,4 @@
-"""Inspectors of random models, and noise to show them."""
+"""Inspectors of random timm models, and noise images."""
 
 from functools import cache
 
@@ -12,7 +12,9 @@ from vitviz.engine.inspector import Inspector
 
 
 def perturbed(name: str, **options) -> torch.nn.Module:
-    """Random weights with nothing left at zero: a bias initialised to zero would pass any check."""
+    """Return a timm model with all weights perturbed. A bias left at its initial zero would
+    pass any check.
+    """
     torch.manual_seed(0)
     model = timm.create_model(name, pretrained=False, **options).eval()
     with torch.no_grad():
@@ -27,14 +29,14 @@ def inspect(model: torch.nn.Module, name: str = "random") -> Inspector:
     return Inspector(Loaded(Checkpoint(name, None, "local", ""), model, preprocessing), "cpu")
 
 
-SHAPES = [  # width, height: landscape, portrait, square, tiny, and as elongated as is accepted
+SHAPES = [  # width, height: landscape, portrait, square, tiny, and as elongated as accepted
     (640, 427), (481, 321), (427, 640), (321, 481), (28, 28), (1, 1), (3, 2), (31, 97), (500, 26), (26, 500),
     (255, 256), (701, 1000),
 ]  # fmt: skip
 
 
 @cache
-def picture(width: int, height: int) -> Image.Image:
+def noise_image(width: int, height: int) -> Image.Image:
     return Image.fromarray(noise(width, (height, width)))
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.engine.models.hostile import valid
+from tests.engine.models.hostile import save_valid_checkpoint
 from tests.engine.models.hub_server import ROOT
 
 pytestmark = pytest.mark.processes
@@ -47,7 +47,7 @@ sys.exit("the child hangs")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_forked_in_the_middle_of_loading_and_downloading_waits_for_nobody(tmp_path):
     """What another thread of the parent held just then, nobody in the child would ever give back."""
-    valid(tmp_path, "pth")
+    save_valid_checkpoint(tmp_path, "pth")
     code = f"""
 import os, signal, threading, vitviz
 from vitviz.engine.hub import downloads

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.engine.models.hub_server import COMMIT, CONTENT, Hub, scene, served
+from tests.engine.models.hub_server import COMMIT, CONTENT, Hub, run_script, served
 
 SECONDS, BYTES = 5, 10**9
 GOOD = hashlib.sha256(CONTENT).hexdigest()
@@ -130,7 +130,7 @@ def wrong(seeds: Sequence[str], folder: Path) -> list[str]:
     names = [f"some/{seed.replace(' ', '-')}" for seed in seeds]
     cache = folder / "deep" / "a" / "b" / "cache"
     with served(Stranger) as endpoint:
-        found = scene(SCENE.format(names=names), endpoint, cache)
+        found = run_script(SCENE.format(names=names), endpoint, cache)
     bad = [f"hub: {found['bytes'] / 1e6:.0f} MB"] if found["bytes"] > BYTES else []
     for name, one in found["results"].items():
         if "raised" in one:

@@ -22,7 +22,7 @@ import httpx
 
 from tests.browser.conftest import Server
 from tests.engine.models import hostile
-from tests.engine.models.probe import faults, probed
+from tests.engine.models.probe import faults, outcomes_of
 from tests.security import hostile_calls, hostile_hub, hostile_pictures, hostile_zips
 from tests.security.hostile_calls import Question
 from tests.security.judged import Judge
@@ -66,7 +66,7 @@ def _probed(module: str, names: Sequence[str], folder: Path) -> list[str]:
     """
     left, found = list(names), []
     while left:
-        some = probed(module, left, folder / f"{module}-{len(left)}")
+        some = outcomes_of(module, left, folder / f"{module}-{len(left)}")
         found += faults(some, folder)
         left = left[len(some) :]
     return found
@@ -136,7 +136,7 @@ def _key(http: httpx.Client, config: dict) -> str:
 def _offered(names: Sequence[str], folder: Path) -> list[str]:
     """Hostile checkpoints in the folder of a running app, asked for by name, and by a link to the page."""
     weights = folder / "weights"
-    hostile.valid(weights / "vitviz-tiny")
+    hostile.save_valid_checkpoint(weights / "vitviz-tiny")
     for number, name in enumerate(names):
         hostile.make(name, weights / f"hostile-{number}")
     with asked(folder, "--weights", str(weights)) as (judge, http):

@@ -1,6 +1,4 @@
-"""The model's input against timm's own transform, bit by bit, and the geometry against pictures of known
-ramps.
-"""
+"""Preprocessing against timm's own transform, bit by bit, and the view's box against linear ramps."""
 
 import itertools
 
@@ -33,25 +31,25 @@ def config(size: tuple[int, int], **changes) -> dict:
 
 @pytest.mark.parametrize("crop_mode", ["center", "squash", "border"])
 @pytest.mark.parametrize("crop_pct", [0.875, 0.9, 0.95, 1.0, 1.15])
-def test_the_input_is_timms_to_the_last_bit(crop_mode, crop_pct):
+def test_preprocessed_input_equals_timm_bit_by_bit(crop_mode, crop_pct):
     for size, upload in itertools.product(SIZES, UPLOADS):
         values = config(size, crop_mode=crop_mode, crop_pct=crop_pct)
-        ours, theirs = (
+        prepared, expected = (
             prepare(noise(*upload), Preprocessing.from_config(values)),
             create_transform(**values)(noise(*upload)),
         )
-        assert ours.tensor.shape == (3, *size) and ours.tensor.dtype == torch.float32
-        assert torch.equal(ours.tensor, theirs), (size, upload)
-        assert ours.view.upload == upload and ours.view.picture.dtype == np.uint8
-        pixels = torch.from_numpy(ours.view.picture).permute(2, 0, 1) / 255
+        assert prepared.tensor.shape == (3, *size) and prepared.tensor.dtype == torch.float32
+        assert torch.equal(prepared.tensor, expected), (size, upload)
+        assert prepared.view.upload == upload and prepared.view.picture.dtype == np.uint8
+        pixels = torch.from_numpy(prepared.view.picture).permute(2, 0, 1) / 255
         again = (pixels - torch.tensor(values["mean"])[:, None, None]) / torch.tensor(values["std"])[
             :, None, None
         ]
-        assert torch.equal(ours.tensor, again), "the picture is not what was normalised"
+        assert torch.equal(prepared.tensor, again), "the view is not the normalised image"
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "box", "hamming", "lanczos"])
-def test_every_interpolation_is_timms(interpolation):
+def test_every_interpolation_equals_timm(interpolation):
     values = config((48, 64), interpolation=interpolation, crop_pct=0.9)
     assert torch.equal(
         prepare(noise(90, 70), Preprocessing.from_config(values)).tensor,
@@ -68,28 +66,26 @@ def test_every_interpolation_is_timms(interpolation):
         "vit_small_patch14_dinov2.lvd142m",
     ],
 )
-def test_published_configs_are_followed_as_timm_follows_them(name):
+def test_published_config_is_followed_like_timm(name):
     published = timm.get_pretrained_cfg(name).to_dict()
-    theirs = create_transform(**resolve_data_config(pretrained_cfg=published))
+    transform = create_transform(**resolve_data_config(pretrained_cfg=published))
     assert torch.equal(
-        prepare(noise(120, 200), Preprocessing.from_config(published)).tensor, theirs(noise(120, 200))
+        prepare(noise(120, 200), Preprocessing.from_config(published)).tensor, transform(noise(120, 200))
     )
 
 
-def test_a_model_gets_what_timm_would_give_it():
+def test_model_config_gives_timm_input():
     model = timm.create_model("vit_tiny_patch16_384", pretrained=False)
-    theirs = create_transform(**resolve_model_data_config(model))(noise(500, 410))
+    expected = create_transform(**resolve_model_data_config(model))(noise(500, 410))
     assert torch.equal(
-        prepare(noise(500, 410), Preprocessing.from_config(model.pretrained_cfg)).tensor, theirs
+        prepare(noise(500, 410), Preprocessing.from_config(model.pretrained_cfg)).tensor, expected
     )
 
 
 @pytest.mark.parametrize("crop_mode", ["center", "squash", "border"])
 @pytest.mark.parametrize("crop_pct", [0.875, 1.0, 1.15])
-def test_the_box_is_where_the_input_lies_on_the_upload(crop_mode, crop_pct):
-    """On a linear ramp, which resizing keeps, the value at the centre of each column tells where on the
-    upload it is.
-    """
+def test_view_box_is_input_area_on_upload(crop_mode, crop_pct):
+    """Resizing keeps a linear ramp, so the value at a column's centre gives its position on the upload."""
     for size, (width, height) in itertools.product(SIZES, [(451, 300), (300, 451), (40, 31), (97, 30)]):
         ramps = np.zeros((height, width, 3), dtype=np.uint8)
         ramps[..., 0] = np.rint((np.arange(width) + 0.5) * 255 / width)
@@ -107,11 +103,11 @@ def test_the_box_is_where_the_input_lies_on_the_upload(crop_mode, crop_pct):
             middle, ((left, right), (top, bottom)), (width, height), strict=True
         ):
             pixel = (end - start) / len(values)
-            # Where the ramp is whole: not in the padding, not in the rim that the filter mirrors.
+            # Only where the ramp is linear: outside the padding and the border that the filter mirrors.
             at = start + (np.arange(len(values)) + 0.5) * pixel
             inside = np.flatnonzero((at > 3 * max(pixel, 1)) & (at < length - 3 * max(pixel, 1)))
             slope, offset = np.polyfit(inside + 0.5, values[inside].astype(float) * length / 255, 1)
-            # Half a pixel of the resized picture: a crop that is off by one is off by a whole one.
+            # A crop that is off by one is off by a whole pixel of the resized image.
             assert offset == pytest.approx(start, abs=0.4 * pixel), (size, width, height)
             assert offset + slope * len(values) == pytest.approx(end, abs=0.4 * pixel), (size, width, height)
 
@@ -129,7 +125,8 @@ def test_the_box_is_where_the_input_lies_on_the_upload(crop_mode, crop_pct):
         ((300, 300), (224, 224), "center", 1.0, (0, 0, 300, 300)),
         ((1, 1), (224, 224), "center", 1.0, (0, 0, 1, 1)),
         ((400, 100), (200, 200), "squash", 1.0, (0, 0, 400, 100)),
-        ((400, 100), (200, 200), "border", 1.0, (0, -150, 400, 250)),  # 200 x 50 in the middle of 200 x 200
+        # 200 x 50 in the middle of 200 x 200
+        ((400, 100), (200, 200), "border", 1.0, (0, -150, 400, 250)),
         (
             (200, 200),
             (115, 115),
@@ -139,14 +136,14 @@ def test_the_box_is_where_the_input_lies_on_the_upload(crop_mode, crop_pct):
         ),  # 100 x 100, 7 black pixels before and 8 after
     ],
 )
-def test_boxes_by_hand(upload, size, crop_mode, crop_pct, box):
+def test_view_box_equals_hand_computed_box(upload, size, crop_mode, crop_pct, box):
     view = prepare(
         noise(*upload), Preprocessing.from_config(config(size, crop_mode=crop_mode, crop_pct=crop_pct))
     ).view
     assert view.box == pytest.approx(box, abs=1e-9)
 
 
-def test_padding_has_the_mean_colour_in_border_mode_and_is_black_otherwise():
+def test_padding_is_mean_colour_in_border_mode_and_black_otherwise():
     white = Image.new("RGB", (400, 100), "white")
     border = prepare(
         white, Preprocessing.from_config(config((64, 64), crop_mode="border", crop_pct=1.0))
@@ -156,7 +153,7 @@ def test_padding_has_the_mean_colour_in_border_mode_and_is_black_otherwise():
     assert beyond[0, 0].tolist() == [0] * 3 and beyond[32, 32].tolist() == [255] * 3
 
 
-def test_configs_fall_back_to_timms_defaults():
+def test_missing_config_values_default_to_timm():
     plain = Preprocessing.from_config({})
     assert plain == Preprocessing(
         (224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0.875, "center"
@@ -184,12 +181,12 @@ def test_configs_fall_back_to_timms_defaults():
         ({"crop_mode": "smart"}, "'smart'; expected one of center"),
     ],
 )
-def test_configs_that_cannot_be_followed(changes, words):
+def test_invalid_config_is_rejected(changes, words):
     with pytest.raises(CheckpointError, match=words):
         Preprocessing.from_config(changes)
 
 
-def test_only_rgb_is_prepared():
+def test_only_rgb_images_are_prepared():
     with pytest.raises(ImageError, match="in mode L; open it with open_image"):
         prepare(Image.new("L", (9, 9)), Preprocessing.from_config({}))
 
@@ -203,12 +200,12 @@ def test_only_rgb_is_prepared():
     ],
     ids=str,
 )
-def test_values_beyond_reason_are_refused(config):
+def test_extreme_config_value_is_rejected(config):
     with pytest.raises(CheckpointError, match="cannot be followed"):
         Preprocessing.from_config({"input_size": (3, 224, 224), **config})
 
 
-def test_values_that_occur_are_followed():
+def test_unusual_but_valid_config_is_accepted():
     for config in (
         {"crop_pct": 0.875},
         {"crop_pct": 1.14},

@@ -26,21 +26,21 @@ GUESSED = {"floats": FIRST.float(), "integers": FIRST.long(), "bfloat16": FIRST.
 
 
 @pytest.mark.parametrize("kind", EXACT)
-def test_a_tensor_is_the_image_that_it_holds(kind):
+def test_tensor_is_read_as_its_image(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.array_equal(open_image(EXACT[kind]), PIXELS)
 
 
 @pytest.mark.parametrize("kind", GUESSED)
-def test_a_range_that_was_guessed_is_stated(kind):
+def test_guessed_value_range_is_reported(kind):
     with pytest.warns(vitviz.AssumedWarning, match="range 0 to 255 was assumed"):
         assert np.array_equal(open_image(GUESSED[kind]), PIXELS)
 
 
-def test_grey_and_an_image_of_three_rows_are_read():
+def test_grey_and_three_row_tensors_are_read():
     assert np.array_equal(open_image(FIRST[:1] / 255), np.repeat(PIXELS[..., :1], 3, 2))
-    assert open_image(torch.zeros(3, 9, 3)).size == (3, 9)  # channels first where both would fit
+    assert open_image(torch.zeros(3, 9, 3)).size == (3, 9)  # channels first, although both layouts fit
 
 
 @pytest.mark.parametrize(
@@ -54,28 +54,28 @@ def test_grey_and_an_image_of_three_rows_are_read():
         (torch.zeros(3, 0, 7), "expected at least 1 x 1"),
     ],
 )
-def test_a_tensor_that_is_no_image_is_refused(tensor, says):
+def test_invalid_tensor_is_rejected(tensor, says):
     with pytest.raises(ImageError, match=says):
         open_image(tensor)
 
 
-def test_a_tensor_is_traced_as_its_image_is():
+def test_tensor_gives_logits_of_its_image():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     expected = inspector.trace(Image.fromarray(PIXELS)).logits
     assert torch.equal(inspector.trace(FIRST / 255).logits, expected)
 
 
-def test_heic_is_read_where_pillow_heif_is_installed():
+def test_heic_is_read_with_pillow_heif():
     heif = pytest.importorskip("pillow_heif")
     pixels, file = np.full((64, 96, 3), (200, 120, 40), np.uint8), io.BytesIO()
     heif.from_pillow(Image.fromarray(pixels)).save(file, quality=95)
-    found = np.asarray(open_image(file.getvalue()), np.int64)
-    assert found.shape == pixels.shape and abs(found - pixels).max() <= 3  # it is compressed
+    opened = np.asarray(open_image(file.getvalue()), np.int64)
+    assert opened.shape == pixels.shape and abs(opened - pixels).max() <= 3  # HEIC is lossy
     with pytest.raises(ImageError, match="whole HEIC file"):
         open_image(file.getvalue()[:60])
 
 
-def test_heic_without_pillow_heif_names_it(monkeypatch):
+def test_heic_without_pillow_heif_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(ImageError, match=r"as JPEG .*vitviz\[heic\]"):
         open_image(b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic")

@@ -1,4 +1,4 @@
-"""A weights/ folder with all kinds of things dropped into it: names and shapes, for the catalogue."""
+"""A weights folder with valid and invalid entries, for tests of the catalogue."""
 
 import json
 
@@ -20,32 +20,32 @@ CONFIG = {
 }
 
 
-def tensors(path):
+def save_tensors(path):
     save_file({"a.weight": torch.zeros(3, 4), "a.bias": torch.zeros(3)}, path)
 
 
-def put(folder, config=None):
+def save_checkpoint(folder, config=None):
     folder.mkdir(parents=True)
-    tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors")
     if config is not None:
         (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
     return folder
 
 
-def dropped(root):
-    """Two folders, three files, and what is no checkpoint."""
-    put(root / "mine", CONFIG)
-    put(
+def mixed_weights_folder(root):
+    """Fill a folder with two checkpoint folders, three weights files, and entries that are no checkpoint."""
+    save_checkpoint(root / "mine", CONFIG)
+    save_checkpoint(
         root / "vitviz-tiny",
         CONFIG | {"vitviz": {"trained_on": "Pets", "licence": "MIT", "paper": "P", "note": "92 % of cats."}},
     )
     for name in ("plain.safetensors", "deit_tiny.pth", "b16.npz"):
-        tensors(root / name)
+        save_tensors(root / name)
     (root / "notes.txt").write_text("no checkpoint")
     (root / "empty").mkdir()
     return root
 
 
-def local(weights):
-    """What is listed of such a folder, by name."""
-    return {one.name: one for one in checkpoints(weights) if one.source != "hub"}
+def local_checkpoints(weights):
+    """Return the listed checkpoints of a folder by name, without those of the hub."""
+    return {checkpoint.name: checkpoint for checkpoint in checkpoints(weights) if checkpoint.source != "hub"}

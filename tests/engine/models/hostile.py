@@ -1,5 +1,6 @@
-"""Checkpoints that ask for too much, or for what weights do not need; each a small file, made by one function
-of a folder.
+"""Checkpoints that demand excessive resources or hold what weights do not need.
+
+Each checkpoint is a small file written by one function of a folder.
 """
 
 import io
@@ -27,7 +28,7 @@ CONFIG = {
 }
 
 
-def weights(seed=0):
+def random_weights(seed=0):
     torch.manual_seed(seed)
     model = timm.create_model(
         CONFIG["architecture"], pretrained=False, num_classes=CONFIG["num_classes"], **ARGS
@@ -35,40 +36,40 @@ def weights(seed=0):
     return {name: value + 0.1 * torch.randn_like(value) for name, value in model.state_dict().items()}
 
 
-def valid(folder, ending="safetensors", seed=0, config=CONFIG):
-    """A whole checkpoint in a folder; its weights file."""
+def save_valid_checkpoint(folder, ending="safetensors", seed=0, config=CONFIG):
+    """Write a valid checkpoint into a folder and return its weights file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model.{ending}"
     if ending == "npz":
-        np.savez(path, **{name: value.numpy() for name, value in weights(seed).items()})
+        np.savez(path, **{name: value.numpy() for name, value in random_weights(seed).items()})
     elif ending == "safetensors":
-        save_file(weights(seed), path)
+        save_file(random_weights(seed), path)
     else:
-        torch.save(weights(seed), path)
+        torch.save(random_weights(seed), path)
     (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
     return path
 
 
-def configured(*place, **changes):
-    """A valid checkpoint whose config differs."""
+def with_config(*keys, **changes):
+    """Return a writer of a valid checkpoint with a changed config."""
 
     def make(folder):
         config = json.loads(json.dumps(CONFIG))
         inner = config
-        for key in place:
+        for key in keys:
             inner = inner[key]
         inner.update(changes)
-        valid(folder, config=config)
+        save_valid_checkpoint(folder, config=config)
 
     return make
 
 
-def unsized(side):
-    """A config that leaves the model's size to timm and asks for pictures of another."""
+def with_input_size(side):
+    """Return a writer of a config that leaves the model's size to timm and demands images of another size."""
 
     def make(folder):
-        path = valid(folder)
-        state = weights() | {"pos_embed": torch.randn(1, 785, 64)}
+        path = save_valid_checkpoint(folder)
+        state = random_weights() | {"pos_embed": torch.randn(1, 785, 64)}
         save_file(state, path)
         args = {name: value for name, value in ARGS.items() if name != "img_size"}
         record = CONFIG["pretrained_cfg"] | {"input_size": [3, side, side], "fixed_input_size": False}
@@ -79,19 +80,19 @@ def unsized(side):
     return make
 
 
-def pickled(change):
+def with_state(change):
     def make(folder):
-        path = valid(folder, "pth")
-        torch.save(change(weights()), path)
+        path = save_valid_checkpoint(folder, "pth")
+        torch.save(change(random_weights()), path)
 
     return make
 
 
-def instructions(text, zipped=True):
-    """A .pth file whose pickle has these instructions."""
+def with_pickle(text, zipped=True):
+    """Return a writer of a .pth file whose pickle consists of these instructions."""
 
     def make(folder):
-        path = valid(folder, "pth")
+        path = save_valid_checkpoint(folder, "pth")
         if not zipped:
             path.write_bytes(text)
             return
@@ -104,8 +105,8 @@ def instructions(text, zipped=True):
     return make
 
 
-def bomb(folder):
-    path = valid(folder, "npz")
+def zip_bomb(folder):
+    path = save_valid_checkpoint(folder, "npz")
     path.unlink()
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -118,9 +119,9 @@ def bomb(folder):
             file.write(bytes(4 * 10**6))
 
 
-def boasting(folder):
-    """An array whose header tells of 16 GB, in an archive of a few bytes."""
-    path, array = valid(folder, "npz"), io.BytesIO()
+def oversized_npy_header(folder):
+    """Write an archive of a few bytes whose array header declares 16 GB."""
+    path, array = save_valid_checkpoint(folder, "npz"), io.BytesIO()
     np.lib.format.write_array_header_1_0(
         array, {"descr": "<f4", "fortran_order": False, "shape": (4 * 10**9,)}
     )
@@ -128,9 +129,9 @@ def boasting(folder):
         archive.writestr("a.npy", array.getvalue() + bytes(64))
 
 
-def deflated(folder):
-    """torch's own form, but with a tensor of 400 MB of zeros that the archive compresses."""
-    path = valid(folder, "pth")
+def deflated_pth(folder):
+    """Write a .pth archive with a compressed tensor of 400 MB of zeros."""
+    path = save_valid_checkpoint(folder, "pth")
     with zipfile.ZipFile(path) as old:
         parts = {entry.filename: old.read(entry) for entry in old.infolist()}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new:
@@ -141,24 +142,24 @@ def deflated(folder):
                 file.write(bytes(4 * 10**6))
 
 
-def header(text):
+def with_header(text):
     def make(folder):
-        valid(folder).write_bytes(len(text).to_bytes(8, "little") + text)
+        save_valid_checkpoint(folder).write_bytes(len(text).to_bytes(8, "little") + text)
 
     return make
 
 
-def holding_itself(state):
+def recursive_state(state):
     state = {"model": state}
     state["model"] = state
     return state
 
 
-def sparse(state):
+def sparse_state(state):
     return state | {"head.weight": state["head.weight"].to_sparse()}
 
 
-def quantised(state):
+def quantised_state(state):
     return state | {"head.weight": torch.quantize_per_tensor(state["head.weight"], 0.1, 0, torch.qint8)}
 
 
@@ -168,69 +169,69 @@ _MANY = (
     + b'"y":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
 )
 _LEGACY = b"".join(
-    pickle.dumps(one, protocol=2) for one in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+    pickle.dumps(part, protocol=2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
 )
 _BYTES = b"\x80\x02}X\x01\x00\x00\x00ac__builtin__\nbytearray\n\x8a\x05\x00\xbc\xa0\x65\x01\x85Rs."
 
-# What it is called -> what makes it, and words of the refusal.
+# name -> (writer, pattern of the error message)
 HOSTILE = {
-    "depth 20,000": (configured("model_args", depth=20_000), "a depth of 20,000"),
-    "depth 1,000,000": (configured("model_args", depth=10**6), "a depth of 1,000,000"),
-    "width 10^7": (configured("model_args", embed_dim=10**7), "asks for"),
-    "mlp_ratio 4000": (configured("model_args", mlp_ratio=4000), "asks for"),
-    "img_size 30000": (configured("model_args", img_size=30_000), "asks for"),
-    "img_size 4000": (configured("model_args", img_size=4_000), "pos_embed"),
-    "input of 30000": (unsized(30_000), "fixed_input_size false.* 30000 x 30000"),
-    "input of 64": (unsized(64), "fixed_input_size false.* 64 x 64"),
-    "classes 10^9": (configured(num_classes=10**9), "asks for"),
-    "registers 10^8": (configured("model_args", reg_tokens=10**8), "asks for"),
-    "depth as a text": (configured("model_args", depth="many"), "cannot be built"),
-    "depth below zero": (configured("model_args", depth=-1, num_heads=0), "config.json"),
-    "nested config": (lambda folder: valid(folder, config="[" * 100_000), "not valid JSON"),
+    "depth 20,000": (with_config("model_args", depth=20_000), "a depth of 20,000"),
+    "depth 1,000,000": (with_config("model_args", depth=10**6), "a depth of 1,000,000"),
+    "width 10^7": (with_config("model_args", embed_dim=10**7), "asks for"),
+    "mlp_ratio 4000": (with_config("model_args", mlp_ratio=4000), "asks for"),
+    "img_size 30000": (with_config("model_args", img_size=30_000), "asks for"),
+    "img_size 4000": (with_config("model_args", img_size=4_000), "pos_embed"),
+    "input of 30000": (with_input_size(30_000), "fixed_input_size false.* 30000 x 30000"),
+    "input of 64": (with_input_size(64), "fixed_input_size false.* 64 x 64"),
+    "classes 10^9": (with_config(num_classes=10**9), "asks for"),
+    "registers 10^8": (with_config("model_args", reg_tokens=10**8), "asks for"),
+    "depth as a text": (with_config("model_args", depth="many"), "cannot be built"),
+    "depth below zero": (with_config("model_args", depth=-1, num_heads=0), "config.json"),
+    "nested config": (lambda folder: save_valid_checkpoint(folder, config="[" * 100_000), "not valid JSON"),
     "long config": (
-        lambda folder: valid(folder, config="[" + "0," * 4_500_000 + "0]"),
+        lambda folder: save_valid_checkpoint(folder, config="[" + "0," * 4_500_000 + "0]"),
         "more than 8,000,000 bytes",
     ),
-    "bytearray": (instructions(_BYTES), "bytearray"),
-    "bytearray in the old form": (instructions(_LEGACY + _BYTES, zipped=False), "bytearray"),
+    "bytearray": (with_pickle(_BYTES), "bytearray"),
+    "bytearray in the old form": (with_pickle(_LEGACY + _BYTES, zipped=False), "bytearray"),
     "a tensor by its size": (
-        instructions(_BYTES.replace(b"__builtin__\nbytearray", b"torch\nFloatTensor")),
+        with_pickle(_BYTES.replace(b"__builtin__\nbytearray", b"torch\nFloatTensor")),
         "run code",
     ),
     "a pickle of millions in the old form": (
-        instructions(_LEGACY + b"\x80\x02]" + b"K\x01a" * 1_200_000 + b".", zipped=False),
+        with_pickle(_LEGACY + b"\x80\x02]" + b"K\x01a" * 1_200_000 + b".", zipped=False),
         "instructions",
     ),
-    "a pickle of millions": (instructions(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
-    "holds itself": (pickled(holding_itself), "holds itself"),
-    "expanded": (pickled(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),
+    "a pickle of millions": (with_pickle(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
+    "holds itself": (with_state(recursive_state), "holds itself"),
+    "expanded": (with_state(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),
     "shared": (
-        pickled(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}),
+        with_state(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}),
         "share their numbers",
     ),
-    "many": (pickled(lambda state: {f"{i}": torch.zeros(1) for i in range(6_000)}), "6,000 tensors"),
-    "integer keys": (pickled(lambda state: dict(enumerate(state.values()))), "key of type int"),
+    "many": (with_state(lambda state: {f"{i}": torch.zeros(1) for i in range(6_000)}), "6,000 tensors"),
+    "integer keys": (with_state(lambda state: dict(enumerate(state.values()))), "key of type int"),
     "tuples as keys": (
-        pickled(lambda state: {(name, 0): value for name, value in state.items()}),
+        with_state(lambda state: {(name, 0): value for name, value in state.items()}),
         "key of type tuple",
     ),
     "half a character as a key": (
-        pickled(lambda state: state | {"\ud83d": torch.zeros(1)}),
+        with_state(lambda state: state | {"\ud83d": torch.zeros(1)}),
         r"has a key '\\ud83d' where",
     ),
-    "half a character in a label": (configured(label_names=["\ud83d"] * 7), "not valid JSON"),
-    "sparse": (pickled(sparse), "sparse"),
-    "quantised": (pickled(quantised), "quantised"),
-    "meta": (pickled(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),
-    "an .npz that inflates": (bomb, "inflated to 0.4 GB"),
-    "an .npz that boasts": (boasting, "tells of 16,000,000,000 bytes and holds 64"),
-    "a .pth that inflates": (deflated, "inflated to 0.4 GB"),
-    "header of 20 MB": (header(_MANY), "header of 20,000,"),
+    "half a character in a label": (with_config(label_names=["\ud83d"] * 7), "not valid JSON"),
+    "sparse": (with_state(sparse_state), "sparse"),
+    "quantised": (with_state(quantised_state), "quantised"),
+    "meta": (with_state(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),
+    "an .npz that inflates": (zip_bomb, "inflated to 0.4 GB"),
+    "an .npz that boasts": (oversized_npy_header, "tells of 16,000,000,000 bytes and holds 64"),
+    "a .pth that inflates": (deflated_pth, "inflated to 0.4 GB"),
+    "header of 20 MB": (with_header(_MANY), "header of 20,000,"),
     "header that tells of more": (
-        header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'),
+        with_header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'),
         "tells of",
     ),
-    "header without end": (header(b"[" * 100_000), "damaged"),
+    "header without end": (with_header(b"[" * 100_000), "damaged"),
 }
 
 

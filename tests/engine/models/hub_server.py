@@ -1,7 +1,8 @@
-"""The hub, played by a small server of our own: good, slow, silent, refusing, gone, breaking off, lying.
+"""A test server in place of the model hub: good, slow, silent, refusing, interrupted or corrupt by
+repository name.
 
-The library reads its endpoint and cache when it is imported, so each scene runs in a process of its own;
-downloads.py is imported without its package there, which would import torch.
+huggingface_hub reads its endpoint and cache at import, so every script runs in a process of its own. The
+script imports downloads.py without its package, which would import torch.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 CONTENT = bytes(range(256)) * 8000  # 2 MB
 COMMIT = "c" * 40
-# Stands at the top of every scene: `attempt` prints what came of a fetch as JSON.
+# The start of every script. `attempt` returns the outcome of a download as a dict.
 PRELUDE = f"""
 import json, sys, threading, time, types
 sys.path.insert(0, {str(ROOT)!r})
@@ -50,9 +51,7 @@ def attempts(*calls):
 
 
 class Hub(BaseHTTPRequestHandler):
-    """What huggingface_hub asks of the real one: HEAD and GET of /repo/resolve/revision/file, and little
-    else.
-    """
+    """Answer the requests of huggingface_hub: HEAD and GET of /repo/resolve/revision/file."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str] = []
@@ -146,11 +145,11 @@ def served(handler=Hub):
         server.server_close()
 
 
-def scene(code, endpoint, cache, prelude=PRELUDE, **environment):
-    """Runs a scene in a fresh process and returns the JSON that it prints last."""
+def run_script(code, endpoint, cache, prelude=PRELUDE, **environment):
+    """Run a script in a fresh process and return the JSON of its last line."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
     clean |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "no_proxy": "127.0.0.1", **environment}
-    watch = (  # a scene that hangs says where
+    watch = (  # a script that hangs prints its position
         "import faulthandler; faulthandler.dump_traceback_later(60, exit=True)\n"
     )
     program = [sys.executable, "-c", watch + prelude + textwrap.dedent(code)]

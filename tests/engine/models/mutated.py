@@ -1,12 +1,10 @@
-"""Valid checkpoints of which a header, a config, a pickle or an archive is changed at random, the same for
-the same seed.
-"""
+"""Valid checkpoints with random damage to a header, config, pickle or archive, reproducible by seed."""
 
 import json
 import random
 import zipfile
 
-from tests.engine.models.hostile import CONFIG, valid
+from tests.engine.models.hostile import CONFIG, save_valid_checkpoint
 
 _VALUES = [
     None, True, -1, 0, 1, 2, 3, 7, 65, 1000, 10**5, 10**9, 10**30, 0.5, -0.001, 1e-9, 1e9, 1e300,
@@ -26,22 +24,22 @@ _KEYS = [
 
 
 def make(name, folder):
-    """Writes the checkpoint of a seed."""
+    """Write the checkpoint of a seed."""
     rng = random.Random(name)
     kind = rng.choice(["config", "config", "header", "safetensors", "pth", "pickle", "npz", "archive"])
     ending = {"pth": "pth", "pickle": "pth", "archive": rng.choice(["pth", "npz"]), "npz": "npz"}.get(
         kind, "safetensors"
     )
-    path = valid(folder, ending, config=_config(rng) if kind == "config" else CONFIG)
+    path = save_valid_checkpoint(folder, ending, config=_damaged_config(rng) if kind == "config" else CONFIG)
     if kind == "header":
-        _header(path, rng)
+        _damage_header(path, rng)
     elif kind in ("pickle", "archive"):
-        _archive(path, rng, ".pkl" if kind == "pickle" else "")
+        _damage_archive(path, rng, ".pkl" if kind == "pickle" else "")
     elif kind != "config":
-        path.write_bytes(_bytes(path.read_bytes(), rng))
+        path.write_bytes(_damaged_bytes(path.read_bytes(), rng))
 
 
-def _config(rng):
+def _damaged_config(rng):
     config = json.loads(json.dumps(CONFIG))
     for _ in range(rng.randint(1, 3)):
         inner = rng.choice(
@@ -57,10 +55,10 @@ def _config(rng):
         else:
             inner[key] = rng.choice(_VALUES)
     text = json.dumps(config)
-    return _bytes(text.encode(), rng).decode("latin-1") if rng.random() < 0.1 else text
+    return _damaged_bytes(text.encode(), rng).decode("latin-1") if rng.random() < 0.1 else text
 
 
-def _header(path, rng):
+def _damage_header(path, rng):
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
@@ -80,8 +78,8 @@ def _header(path, rng):
     )
 
 
-def _archive(path, rng, ending):
-    """One entry of an archive changed, left out, or named otherwise."""
+def _damage_archive(path, rng, ending):
+    """Change, remove or rename one entry of an archive."""
     with zipfile.ZipFile(path) as old:
         parts = {entry.filename: old.read(entry) for entry in old.infolist()}
     chosen = rng.choice([name for name in parts if name.endswith(ending)])
@@ -93,13 +91,13 @@ def _archive(path, rng, ending):
             elif change != "gone":
                 new.writestr(
                     name if change == "bytes" else "x/" + name,
-                    _bytes(data, rng) if change == "bytes" else data,
+                    _damaged_bytes(data, rng) if change == "bytes" else data,
                 )
 
 
-def _bytes(data, rng):
-    """Some bytes changed, cut out, doubled, or the end cut off; mostly at the beginning, where sizes and
-    names stand.
+def _damaged_bytes(data, rng):
+    """Change, delete or duplicate some bytes, or truncate. Most damage is at the start, where sizes and
+    names are.
     """
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 5])):

@@ -1,4 +1,4 @@
-"""Vision Transformers as others write them, which no timm model equals. Their softmax is a module."""
+"""Vision Transformers written unlike timm's, with softmax as a module."""
 
 import torch
 from einops.layers.torch import Rearrange
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class Gated(nn.Module):
-    """DINOv2's SwiGLU: one matrix for gate and value."""
+    """DINOv2's SwiGLU, with one matrix for gate and value."""
 
     def __init__(self, width):
         super().__init__()
@@ -18,7 +18,9 @@ class Gated(nn.Module):
 
 
 class Attention(nn.Module):
-    """Norm inside, softmax in the open, as in many repositories; `way` is how the product is written."""
+    """Attention with its own norm and an explicit softmax, as in many repositories. `way` selects how the
+    product is written.
+    """
 
     def __init__(self, width, heads, way="matmul"):
         super().__init__()
@@ -56,12 +58,12 @@ class Attention(nn.Module):
             weights = torch.einsum("bhij,hg->bgij", weights, self.mix)
         if self.way == "changed after":
             weights = weights * 0.9
-        handed = torch.einsum("bhij,bhjd->bhid", weights, v) if self.way == "einsum" else weights @ v
-        return self.to_out(handed.transpose(1, 2).flatten(2))
+        outputs = torch.einsum("bhij,bhjd->bhid", weights, v) if self.way == "einsum" else weights @ v
+        return self.to_out(outputs.transpose(1, 2).flatten(2))
 
 
 class Lists(nn.Module):
-    """Layers are lists of attention and MLP, which the model itself adds."""
+    """A model whose layers are lists of attention and MLP. The model itself adds their outputs."""
 
     def __init__(self, width=32, heads=4, depth=3, way="matmul", mlp=None, after=0):
         super().__init__()
@@ -91,7 +93,7 @@ class Lists(nn.Module):
 
 
 class TorchBlock(nn.Module):
-    """PyTorch's attention, which returns its weights, in a block that returns a tuple."""
+    """A block with PyTorch's attention, which returns its weights. The block returns a tuple."""
 
     def __init__(self, width, heads, weights):
         super().__init__()
@@ -105,7 +107,7 @@ class TorchBlock(nn.Module):
 
 
 class Torch(nn.Module):
-    """Returns a dict with two outputs."""
+    """A model that returns a dict with two outputs."""
 
     def __init__(self, width=32, heads=4, depth=2, weights=True):
         super().__init__()
@@ -122,7 +124,9 @@ class Torch(nn.Module):
 
 
 class Simple(nn.Module):
-    """SimpleViT: norms around the patch embedding, fixed sines as positions, no class token, an average."""
+    """SimpleViT: norms around the patch embedding, fixed sines as positions, no class token, average
+    pooling.
+    """
 
     def __init__(self, channels=3, width=32, heads=4, depth=2, patch=8, side=32):
         super().__init__()

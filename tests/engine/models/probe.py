@@ -1,9 +1,9 @@
-"""Runs checkpoints (or what else a module tries) one after the other and prints for each how it ended, its
-seconds and the memory it took; a process of its own.
+"""Run checkpoints one after the other in a process of its own and print the outcome, seconds and memory of
+each.
 
-The process is ended where one takes longer than SECONDS, with a trace of where it stood. Memory is the peak
-of what the process has resident above what it had; addresses are bounded besides, so that a fault does not
-take the machine along.
+If a checkpoint takes longer than SECONDS, the process exits with a traceback. Memory is the peak of resident
+memory above the initial value. The address space is limited as well, so that a fault cannot exhaust the
+machine.
 """
 
 import faulthandler
@@ -20,75 +20,76 @@ SECONDS, BYTES = 5, 10**9
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def probed(module: str, names: list[str], folder: Path) -> list[dict]:
-    """How the checkpoints ended that `module`'s function `make(name, folder)` writes, in order; the last may
-    be the one that did not.
+def outcomes_of(module: str, names: list[str], folder: Path) -> list[dict]:
+    """Return the outcomes of the checkpoints that `module.make(name, folder)` writes, in order.
+
+    The last outcome may be that of a checkpoint that ended the process.
     """
     call = [sys.executable, "-m", "tests.engine.models.probe", module, str(folder)]
     done = subprocess.run(
         call, input=json.dumps(names), cwd=ROOT, capture_output=True, text=True, timeout=60 + 8 * len(names)
     )
-    ended = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if len(ended) < len(names):
-        ended.append(
+    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if len(outcomes) < len(names):
+        outcomes.append(
             {
-                "name": names[len(ended)],
+                "name": names[len(outcomes)],
                 "end": f"the process ended with {done.returncode}",
                 "text": done.stderr[-3000:],
             }
         )
-    return ended
+    return outcomes
 
 
-def faults(ended: list[dict], folder: Path) -> list[str]:
-    """What is wrong with how they ended."""
-    found = []
-    for one in ended:
-        wrong = [one["end"]] if one["end"] not in ("trace", "refused") else []
-        wrong += [f"{one['seconds']:.1f} s"] if one.get("seconds", 0) > SECONDS else []
-        wrong += [f"{one['bytes'] / 1e6:.0f} MB"] if one.get("bytes", 0) > BYTES else []
-        wrong += (
-            [f"names a path or torch's allocator: {one['text']}"]
-            if re.search(rf"{re.escape(str(folder))}|alloc", one["text"])
+def faults(outcomes: list[dict], folder: Path) -> list[str]:
+    """Return a description of each unacceptable outcome."""
+    descriptions = []
+    for outcome in outcomes:
+        problems = [outcome["end"]] if outcome["end"] not in ("trace", "refused") else []
+        problems += [f"{outcome['seconds']:.1f} s"] if outcome.get("seconds", 0) > SECONDS else []
+        problems += [f"{outcome['bytes'] / 1e6:.0f} MB"] if outcome.get("bytes", 0) > BYTES else []
+        problems += (
+            [f"names a path or torch's allocator: {outcome['text']}"]
+            if re.search(rf"{re.escape(str(folder))}|alloc", outcome["text"])
             else []
         )
-        if wrong:
-            found.append(f"{one['name']}: {', '.join(wrong)}; {one['text']}")
-    return found
+        if problems:
+            descriptions.append(f"{outcome['name']}: {', '.join(problems)}; {outcome['text']}")
+    return descriptions
 
 
 def _resident(field: str) -> int:
     return 1024 * int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 
-def _traced(place: Path | str) -> None:
-    """A checkpoint, loaded and looked into."""
+def _load_and_trace(location: Path | str) -> None:
+    """Load a checkpoint and trace an image."""
     import numpy as np
 
     import vitviz
 
-    picture = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-    vitviz.load(str(place), device="cpu").trace(picture)
+    image = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    vitviz.load(str(location), device="cpu").trace(image)
 
 
-def _ended(make: Callable, tried: Callable, names: list[str], folder: Path) -> Iterator[dict]:
+def _outcomes(make: Callable, action: Callable, names: list[str], folder: Path) -> Iterator[dict]:
     from vitviz.errors import VitvizError
 
-    _traced("vitviz-tiny")  # whatever is imported and kept by the first
-    most = _resident("VmSize") + 4 * BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _load_and_trace("vitviz-tiny")  # imports and caches of the first pass must not count
+    limit = _resident("VmSize") + 4 * BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for index, name in enumerate(names):
-        place = folder / str(index)
-        make(name, place)
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        location = folder / str(index)
+        make(name, location)
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before, start = _resident("VmRSS"), time.monotonic()
         faulthandler.dump_traceback_later(4 * SECONDS, exit=True)
         try:
-            tried(place)
+            action(location)
             end, text = "trace", ""
         except VitvizError as error:
             end, text = "refused", str(error)
-        except Exception as error:  # told to the test
+        except Exception as error:  # reported to the test
             end, text = f"raised {type(error).__name__}", str(error)[:300]
         faulthandler.cancel_dump_traceback_later()
         yield {
@@ -104,6 +105,6 @@ if __name__ == "__main__":
     import importlib
 
     module = importlib.import_module(sys.argv[1])
-    tried = getattr(module, "tried", _traced)
-    for line in _ended(module.make, tried, json.load(sys.stdin), Path(sys.argv[2])):
+    action = getattr(module, "tried", _load_and_trace)
+    for line in _outcomes(module.make, action, json.load(sys.stdin), Path(sys.argv[2])):
         print(json.dumps(line), flush=True)

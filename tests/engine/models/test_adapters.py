@@ -1,4 +1,4 @@
-"""LoRA adapters as PEFT saves them, against the merged arithmetic in float64."""
+"""LoRA adapters as PEFT saves them, against weights merged in float64."""
 
 import json
 import math
@@ -23,14 +23,14 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def keep(folder, tensors, **config):
+def save_and_load_adapter(folder, tensors, **config):
     folder.mkdir()
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **config}))
     return load(find_checkpoint(str(folder)))
 
 
-def base(folder):
+def save_base(folder):
     folder.mkdir()
     model = small()
     saved(model, folder / "model.safetensors")
@@ -39,8 +39,8 @@ def base(folder):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_an_adapter_is_merged_into_its_base(kind, tmp_path):
-    model = base(tmp_path / "base")
+def test_adapter_is_merged_into_base_weights(kind, tmp_path):
+    model = save_base(tmp_path / "base")
     settings, scale = SETTINGS[kind]
     tensors, state = {}, model.double().state_dict()
     for rank, target in enumerate(TARGETS, start=2):
@@ -52,14 +52,16 @@ def test_an_adapter_is_merged_into_its_base(kind, tmp_path):
             f"base_model.model.{target}.lora_B.weight": b.reshape(len(weight), rank, *conv).contiguous(),
         }
         weight += scale(target, rank) * torch.einsum("or,r...->o...", b.double(), a.double())
-    loaded = keep(tmp_path / "adapter", tensors, base_model_name_or_path="../base", **settings)
+    loaded = save_and_load_adapter(
+        tmp_path / "adapter", tensors, base_model_name_or_path="../base", **settings
+    )
     with torch.no_grad():
         pixels = torch.randn(2, 3, 32, 32)
         torch.testing.assert_close(loaded.model(pixels), model(pixels.double()).float(), atol=1e-5, rtol=1e-5)
     assert "LoRA adapter, merged into" in loaded.checkpoint.note
 
 
-def test_an_adapter_of_transformers_brings_its_classifier(tmp_path):
+def test_transformers_adapter_replaces_classifier(tmp_path):
     hf = pytest.importorskip("transformers")
     config = hf.ViTConfig(
         hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=96, image_size=32,
@@ -73,13 +75,15 @@ def test_an_adapter_of_transformers_brings_its_classifier(tmp_path):
     head = {"weight": torch.randn(2, 64), "bias": torch.randn(2)}
     tensors = {f"base_model.model.{module}.lora_A.weight": a, f"base_model.model.{module}.lora_B.weight": b}
     tensors |= {f"base_model.model.classifier.{kind}": value for kind, value in head.items()}
-    loaded = keep(tmp_path / "adapter", tensors, base_model_name_or_path=str(tmp_path / "base"), lora_alpha=4)
+    loaded = save_and_load_adapter(
+        tmp_path / "adapter", tensors, base_model_name_or_path=str(tmp_path / "base"), lora_alpha=4
+    )
     with torch.no_grad():
         model.get_submodule(module).weight += 2 * b @ a
         model.classifier.load_state_dict(head)
         pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
         torch.testing.assert_close(logits(loaded.model), model(pixels).logits, atol=1e-5, rtol=1e-5)
-    assert not loaded.labels  # "cat" and "dog" are the base model's
+    assert not loaded.labels  # "cat" and "dog" are labels of the base model
 
 
 @pytest.mark.parametrize(
@@ -92,11 +96,13 @@ def test_an_adapter_of_transformers_brings_its_classifier(tmp_path):
         ({"lora_alpha": 1}, "other.lora_A.weight", "which its base model does not have"),
     ],
 )
-def test_what_is_not_plain_lora_is_refused_with_the_reason(config, part, says, tmp_path):
-    base(tmp_path / "base")
+def test_unsupported_adapter_is_rejected_with_reason(config, part, says, tmp_path):
+    save_base(tmp_path / "base")
     tensors = {
         f"base_model.model.blocks.0.attn.qkv.{part}": torch.ones(2, 128),
         "x.lora_A.weight": torch.ones(1),
     }
     with pytest.raises(CheckpointError, match=says):
-        keep(tmp_path / "adapter", tensors, **{"base_model_name_or_path": "../base", **config})
+        save_and_load_adapter(
+            tmp_path / "adapter", tensors, **{"base_model_name_or_path": "../base", **config}
+        )

@@ -1,10 +1,10 @@
-"""One download at a time of each file: shared, given up, checked."""
+"""Concurrent downloads: one per file, shared, cancelled and verified."""
 
 import hashlib
 
 import pytest
 
-from tests.engine.models.hub_server import CONTENT, Hub, scene, served
+from tests.engine.models.hub_server import CONTENT, Hub, run_script, served
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def hub():
 
 
 @pytest.mark.processes
-def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_it(hub, tmp_path):
+def test_concurrent_requests_share_download_and_one_may_leave(hub, tmp_path):
     Hub.asked.clear()
     code = """
     class Enough(Exception): pass
@@ -28,13 +28,13 @@ def test_two_who_want_the_same_share_one_download_and_one_leaving_does_not_end_i
     result = attempt("some/slow-both"); thread.join()
     print(json.dumps(result | {"left": left}))
     """
-    found = scene(code, hub, tmp_path)
-    assert found["left"] and found["size"] == len(CONTENT)
+    result = run_script(code, hub, tmp_path)
+    assert result["left"] and result["size"] == len(CONTENT)
     assert len([line for line in Hub.asked if line.startswith("GET") and "slow-both" in line]) == 1
 
 
 @pytest.mark.processes
-def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path):
+def test_abandoned_download_stops_and_leaves_no_file(hub, tmp_path):
     code = """
     class Enough(Exception): pass
     def leave(done, total): raise Enough
@@ -43,11 +43,11 @@ def test_a_download_that_nobody_waits_for_ends_and_leaves_nothing(hub, tmp_path)
     while downloads._jobs: time.sleep(0.05)
     print(json.dumps({"cached": downloads.cached_file("some/slow-left", "model.safetensors") is not None}))
     """
-    assert scene(code, hub, tmp_path)["cached"] is False
+    assert run_script(code, hub, tmp_path)["cached"] is False
     assert not list((tmp_path / "hub").rglob("*.incomplete"))
 
 
-def test_small_files_are_checked_against_gits_hash(tmp_path):
+def test_small_file_is_verified_by_git_hash(tmp_path):
     from vitviz.engine.hub import downloads
     from vitviz.errors import HubError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.models.dropped import CONFIG, dropped, local, put
+from tests.engine.models.dropped import CONFIG, local_checkpoints, mixed_weights_folder, save_checkpoint
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
@@ -12,7 +12,7 @@ from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
 
 @pytest.fixture
 def weights(tmp_path):
-    return dropped(tmp_path / "weights")
+    return mixed_weights_folder(tmp_path / "weights")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_local_names_are_found_by_anybody(name, trusted, weights):
 
 
 def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
-    elsewhere = put(tmp_path / "elsewhere", CONFIG)
+    elsewhere = save_checkpoint(tmp_path / "elsewhere", CONFIG)
     assert find_checkpoint(str(elsewhere), weights).location == str(elsewhere)
     assert find_checkpoint(f"local-dir:{elsewhere}", weights).architecture == "vit_tiny_patch16_224"
     assert find_checkpoint(str(elsewhere / "model.safetensors"), weights).input_size == (3, 32, 48)
@@ -54,13 +54,15 @@ def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
 
 
 def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch):
-    outside = put(tmp_path / "outside", CONFIG)
+    outside = save_checkpoint(tmp_path / "outside", CONFIG)
     (weights / "link").symlink_to(outside)
     (weights / "link.safetensors").symlink_to(outside / "model.safetensors")
-    put(weights / "inner", CONFIG)
+    save_checkpoint(weights / "inner", CONFIG)
     (weights / "inner" / "model.safetensors").unlink()
     (weights / "inner" / "model.safetensors").symlink_to(outside / "model.safetensors")
-    (put(weights / "beside", CONFIG) / "preprocessor_config.json").symlink_to(outside / "config.json")
+    (save_checkpoint(weights / "beside", CONFIG) / "preprocessor_config.json").symlink_to(
+        outside / "config.json"
+    )
     monkeypatch.chdir(weights)
     names = [
         "link",
@@ -86,7 +88,7 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
     ]:
         with pytest.raises(CheckpointError):
             find_checkpoint(name, weights, trusted=False)
-    assert not {"link", "link.safetensors", "inner", "beside"} & set(local(weights))
+    assert not {"link", "link.safetensors", "inner", "beside"} & set(local_checkpoints(weights))
 
 
 def test_unknown_names_tell_what_is_close(weights):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.engine.models.hostile import HOSTILE
-from tests.engine.models.probe import faults, probed
+from tests.engine.models.probe import faults, outcomes_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak 
 def ended(tmp_path_factory):
     folder, left, found = tmp_path_factory.mktemp("hostile"), list(HOSTILE), {}
     while left:  # a process that is ended by one leaves the others to the next
-        some = probed("tests.engine.models.hostile", left, folder / str(len(left)))
+        some = outcomes_of("tests.engine.models.hostile", left, folder / str(len(left)))
         found |= {one["name"]: one | {"folder": folder} for one in some}
         left = left[len(some) :]
     return found

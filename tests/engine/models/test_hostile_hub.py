@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.engine.models.hub_server import COMMIT, CONTENT, Hub, scene, served
+from tests.engine.models.hub_server import COMMIT, CONTENT, Hub, run_script, served
 
 pytestmark = pytest.mark.processes
 
@@ -43,7 +43,7 @@ def results(tmp_path_factory):
     kinds = ["hash", "strange", "revision", "secondhash", "secondrevision", "longer"]
     calls = [(f"some/{kind}", {}) for kind in kinds] + [("some/anew", {"stall": 3.0})]
     with served(Liar) as endpoint:
-        return scene(f"print(json.dumps(attempts(*{calls!r})))", endpoint, cache) | {"cache": cache}
+        return run_script(f"print(json.dumps(attempts(*{calls!r})))", endpoint, cache) | {"cache": cache}
 
 
 @pytest.mark.parametrize("kind", ["hash", "strange", "secondhash"])

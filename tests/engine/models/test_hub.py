@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.engine.models.hub_server import CONTENT, scene, served
+from tests.engine.models.hub_server import CONTENT, run_script, served
 
 pytestmark = pytest.mark.processes
 
@@ -35,7 +35,7 @@ def results(hub, tmp_path_factory):
         "lying",
     ]
     calls = [(f"some/{repo}", {}) for repo in repos] + [("some/stalling", {"stall": 1.5}), ("no such", {})]
-    found = scene(f"print(json.dumps(attempts(*{calls!r})))", hub, cache)
+    found = run_script(f"print(json.dumps(attempts(*{calls!r})))", hub, cache)
     return {name.removeprefix("some/"): value for name, value in found.items()} | {"cache": cache}
 
 
@@ -94,7 +94,7 @@ def test_wrong_hash_is_thrown_away(results):
 
 
 def test_what_is_cached_needs_no_network(results):
-    found = scene(
+    found = run_script(
         "print(json.dumps([attempt('some/good'), attempt('some/other')]))",
         "http://127.0.0.1:9",
         results["cache"],
@@ -104,7 +104,7 @@ def test_what_is_cached_needs_no_network(results):
 
 
 def test_offline_switch_is_respected(results):
-    found = scene(
+    found = run_script(
         "print(json.dumps([attempt('some/good'), attempt('some/other')]))",
         "http://127.0.0.1:9",
         results["cache"],
@@ -117,7 +117,7 @@ def test_socket_that_accepts_and_never_answers_is_told_within_five_seconds(tmp_p
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
-        found = scene(
+        found = run_script(
             "print(json.dumps(attempt('some/good')))", f"http://127.0.0.1:{deaf.getsockname()[1]}", tmp_path
         )
     assert "did not answer" in found["error"] and found["seconds"] < 5

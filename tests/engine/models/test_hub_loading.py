@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.engine.models.hub_server import ROOT, Hub, scene, served
+from tests.engine.models.hub_server import ROOT, Hub, run_script, served
 
 LOAD = """
 import json, os, torch, urllib.request
@@ -66,7 +66,9 @@ def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
 
     Hub.asked.clear()
     with served(TwoRepositories) as endpoint:
-        found = scene(LOAD, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n")
+        found = run_script(
+            LOAD, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        )
     assert Hub.asked[-1] == "GET /asked-for-the-second-time"  # what was loaded once needs no hub any more
     with torch.no_grad():
         assert found["logits"] == pytest.approx(

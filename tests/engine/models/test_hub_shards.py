@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.engine.models.hub_server import ROOT, Hub, scene, served
+from tests.engine.models.hub_server import ROOT, Hub, run_script, served
 
 pytestmark = pytest.mark.processes
 
@@ -76,7 +76,7 @@ def hub(shards):
 
 def load(endpoint, cache, *names, **environment):
     path = f"import sys; sys.path.insert(0, {str(ROOT)!r}); NAMES = {names!r}\n"
-    return scene(LOAD, endpoint, cache, prelude=path, **environment)
+    return run_script(LOAD, endpoint, cache, prelude=path, **environment)
 
 
 def test_all_shards_arrive_and_are_told_as_one_download(hub, shards, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 import vitviz
 from tests.engine import contrastive
-from tests.engine.models.hub_server import ROOT, Hub, scene, served
+from tests.engine.models.hub_server import ROOT, Hub, run_script, served
 
 ASKED = """
 import json, os, urllib.request, vitviz
@@ -45,7 +45,9 @@ def test_the_tower_comes_from_the_pictures_own_repository(tmp_path):
 
     Hub.asked.clear()
     with served(Repository) as endpoint:
-        found = scene(ASKED, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n")
+        found = run_script(
+            ASKED, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        )
     own = vitviz.text(vitviz.load(files, device="cpu"), ["a cat", "the"])
     assert found["vectors"] == own.vectors.tolist() and found["same"]
     size = (files / "open_clip_model.safetensors").stat().st_size

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.engine.models.probe import faults, probed
+from tests.engine.models.probe import faults, outcomes_of
 
 pytestmark = [
     pytest.mark.processes,
@@ -15,7 +15,7 @@ pytestmark = [
 def faults_of(seeds, folder):
     left, found = [f"seed {seed}" for seed in seeds], []
     while left:  # a process that was ended leaves the others to the next
-        some = probed("tests.engine.models.mutated", left, folder / str(len(left)))
+        some = outcomes_of("tests.engine.models.mutated", left, folder / str(len(left)))
         found += faults(some, folder)
         left = left[len(some) :]
     return found

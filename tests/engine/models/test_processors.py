@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import vitviz
-from tests.engine.looking import SHAPES, picture
+from tests.engine.looking import SHAPES, noise_image
 from tests.engine.small import perturbed
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.processors import data_config
@@ -85,8 +85,8 @@ def test_a_folder_answers_as_its_image_processor_and_model_do(fields, vit):
     folder, model = vit
     processor, inspector = told(folder, fields), Inspector(load(find_checkpoint(str(folder))), "cpu")
     for shape in SHAPES:
-        theirs = processor(picture(*shape), return_tensors="pt")["pixel_values"].float()
-        prepared, size = inspector.forward.prepare(picture(*shape), None)
+        theirs = processor(noise_image(*shape), return_tensors="pt")["pixel_values"].float()
+        prepared, size = inspector.forward.prepare(noise_image(*shape), None)
         scale = theirs.abs().max().clamp_min(1)
         torch.testing.assert_close(prepared.tensor / scale, theirs[0] / scale, atol=2e-6, rtol=0), shape
         again, _ = inspector.forward.prepare(prepared.view, None)
@@ -102,8 +102,8 @@ def test_logits_are_those_of_transformers_for_every_shape(vit):
     inspector = vitviz.load(str(folder), device="cpu")
     for shape in SHAPES:
         with torch.no_grad():
-            theirs = model(**processor(picture(*shape), return_tensors="pt")).logits[0]
-        torch.testing.assert_close(inspector.trace(picture(*shape)).logits, theirs, atol=1e-4, rtol=0)
+            theirs = model(**processor(noise_image(*shape), return_tensors="pt")).logits[0]
+        torch.testing.assert_close(inspector.trace(noise_image(*shape)).logits, theirs, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_image_too_elongated_for_the_steps_is_refused():
     fields = {**FIELDS["within"]}
     preprocessing = Preprocessing.from_config(data_config({"model_type": "vit", "image_size": 28}, fields)[0])
     with pytest.raises(ImageError, match="600 x 15 pixels is too elongated.* makes it 28 x 0"):
-        prepare(picture(600, 15), preprocessing)
+        prepare(noise_image(600, 15), preprocessing)
 
 
 def test_a_nested_processor_comes_before_preprocessor_config(vit):
@@ -164,7 +164,7 @@ def test_the_box_of_a_crop_with_an_odd_margin_begins_where_transformers_cuts():
     """481 x 321 becomes 52 x 35; of 24 and 7 pixels too many 12 and 3 are cut off before, by timm 4."""
     fields = {**FIELDS["cropped"], "size": {"shortest_edge": 35}}
     data, _ = data_config({"model_type": "vit", "image_size": 28}, fields)
-    box = prepare(picture(481, 321), Preprocessing.from_config(data)).view.box
+    box = prepare(noise_image(481, 321), Preprocessing.from_config(data)).view.box
     across, down = 481 / 52, 321 / 35
     assert box == pytest.approx((12 * across, 3 * down, 40 * across, 31 * down))
 
@@ -184,10 +184,10 @@ def test_another_size_scales_every_step(vit):
     preprocessing = load(find_checkpoint(str(folder))).preprocessing
     for size in ((56, 56), (14, 28)):
         larger = {"size": {"shortest_edge": 66}, "do_center_crop": True, "crop_size": 56}
-        ours = prepare(picture(481, 321), preprocessing.with_size(size)).tensor
+        ours = prepare(noise_image(481, 321), preprocessing.with_size(size)).tensor
         assert ours.shape == (3, *size)
         if size == (56, 56):
-            theirs = told(folder, larger)(picture(481, 321), return_tensors="pt")["pixel_values"][0]
+            theirs = told(folder, larger)(noise_image(481, 321), return_tensors="pt")["pixel_values"][0]
             torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
 
@@ -195,8 +195,8 @@ def test_a_crop_that_is_told_is_cut_as_transformers_cuts(vit):
     folder, _ = vit
     told(folder, FIELDS["resized"])
     ours = vitviz.load(str(folder), crop_pct=28 / 33, crop_mode="center", device="cpu").preprocessing
-    theirs = told(folder, FIELDS["cropped"])(picture(481, 321), return_tensors="pt")["pixel_values"][0]
-    torch.testing.assert_close(prepare(picture(481, 321), ours).tensor, theirs, atol=1e-6, rtol=0)
+    theirs = told(folder, FIELDS["cropped"])(noise_image(481, 321), return_tensors="pt")["pixel_values"][0]
+    torch.testing.assert_close(prepare(noise_image(481, 321), ours).tensor, theirs, atol=1e-6, rtol=0)
     border = vitviz.load(str(folder), crop_mode="border", device="cpu").preprocessing
     assert border.processor is None, "a border is timm's own"
 
@@ -205,12 +205,12 @@ def test_fractions_of_grey_levels_survive_what_is_done_to_an_image(vit):
     folder, _ = vit
     told(folder, FIELDS["DINOv3, bicubic"])
     inspector = vitviz.load(str(folder), device="cpu")
-    trace = inspector.trace(picture(481, 321))
+    trace = inspector.trace(noise_image(481, 321))
     assert trace.view.exact.shape == trace.view.picture.shape and trace.view.nbytes == 5 * 28 * 28 * 3
     for without in (vitviz.Ablation(), vitviz.Ablation(patches=[3], patches_as="mean")):
-        seen = inspector.trace(picture(481, 321), ablation=without)
+        seen = inspector.trace(noise_image(481, 321), ablation=without)
         assert torch.equal(inspector.trace(seen.view).logits, seen.logits)
-    seen = inspector.experiment(picture(481, 321), shuffle=1)
+    seen = inspector.experiment(noise_image(481, 321), shuffle=1)
     assert torch.equal(inspector.trace(seen.view).logits, seen.logits)
     rounded = inspector.trace(replace(trace.view, exact=None)).logits
     assert not torch.equal(rounded, trace.logits)
@@ -232,13 +232,13 @@ def test_a_processor_of_another_size_than_the_model_is_followed(kind, tmp_path):
     assert "makes 28 x 28 px, and its positions were learned at 42 x 42" in inspector.checkpoint.note
     options = {} if kind == "dinov2" else {"interpolate_pos_encoding": True}
     with torch.no_grad():
-        theirs = model(**processor(picture(481, 321), return_tensors="pt"), **options).logits[0]
-        pixels = inspector.forward.prepare(picture(481, 321), 42)[0].tensor[None]
+        theirs = model(**processor(noise_image(481, 321), return_tensors="pt"), **options).logits[0]
+        pixels = inspector.forward.prepare(noise_image(481, 321), 42)[0].tensor[None]
         at_42 = model(pixels).logits[0]
-    torch.testing.assert_close(inspector.trace(picture(481, 321)).logits, theirs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(inspector.trace(noise_image(481, 321)).logits, theirs, atol=1e-5, rtol=0)
     (
         torch.testing.assert_close(
-            inspector.trace(picture(481, 321), size=42).logits, at_42, atol=1e-5, rtol=0
+            inspector.trace(noise_image(481, 321), size=42).logits, at_42, atol=1e-5, rtol=0
         ),
         "resized twice",
     )

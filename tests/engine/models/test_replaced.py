@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import vitviz.server.services.analysis_service as studios
-from tests.engine.models.hostile import valid, weights
+from tests.engine.models.hostile import random_weights, save_valid_checkpoint
 from tests.engine.models.hub_server import ROOT
 from vitviz.engine import files_unchanged, load
 from vitviz.errors import CheckpointError, OutOfMemory
@@ -19,7 +19,7 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 
 @pytest.fixture
 def folder(tmp_path):
-    valid(tmp_path / "weights" / "mine")
+    save_valid_checkpoint(tmp_path / "weights" / "mine")
     return tmp_path / "weights"
 
 
@@ -29,7 +29,7 @@ def put(folder, seed):
     """
     path = folder / "mine" / "model.safetensors"
     before = path.stat()
-    save_file(weights(seed), path)
+    save_file(random_weights(seed), path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
@@ -103,7 +103,7 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     """By a process of its own: where a part of a file that is mapped into memory is gone, the operating
     system ends it.
     """
-    path = valid(tmp_path / "mine", ending)
+    path = save_valid_checkpoint(tmp_path / "mine", ending)
     code = f"""
     import os
     from pathlib import Path
@@ -192,7 +192,7 @@ def test_a_pipe_in_the_folder_is_no_checkpoint(service, folder):
 def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
     """As with weights: a file of float32 would be used where it lies, were it mapped into memory."""
     home = tmp_path / "weights" / "vitviz-mine"
-    valid(home)
+    save_valid_checkpoint(home)
     code = f"""
     import os, torch, vitviz
     from hashlib import sha256

@@ -8,7 +8,7 @@ import torch
 from timm.data import create_transform, resolve_model_data_config
 
 import vitviz
-from tests.engine.looking import SHAPES, picture
+from tests.engine.looking import SHAPES, noise_image
 from tests.engine.small import SMALL, saved, small
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError
@@ -44,8 +44,8 @@ def test_a_folder_of_timm_answers_as_timm_does(cfg, vit, tmp_path):
     transform = create_transform(**resolve_model_data_config(theirs))
     for shape in SHAPES:
         with torch.no_grad():
-            logits = theirs(transform(picture(*shape))[None])[0]
-        torch.testing.assert_close(inspector.trace(picture(*shape)).logits, logits, atol=1e-5, rtol=0)
+            logits = theirs(transform(noise_image(*shape))[None])[0]
+        torch.testing.assert_close(inspector.trace(noise_image(*shape)).logits, logits, atol=1e-5, rtol=0)
     used = "test_input_size [3, 48, 48] and test_crop_pct 1.0, which timm uses only on request"
     assert (used in inspector.checkpoint.note) == ("test_crop_pct" in cfg)
 
@@ -60,5 +60,5 @@ def test_what_a_configuration_in_memory_leaves_out_is_timms_default(vit):
     vit.pretrained_cfg = {"architecture": "vit_tiny_patch16_224", "input_size": (3, 32, 32)}
     transform = create_transform(**resolve_model_data_config(vit))
     with torch.no_grad():
-        logits = vit(transform(picture(481, 321))[None])[0]
-    torch.testing.assert_close(Inspector.of(vit, device="cpu").trace(picture(481, 321)).logits, logits)
+        logits = vit(transform(noise_image(481, 321))[None])[0]
+    torch.testing.assert_close(Inspector.of(vit, device="cpu").trace(noise_image(481, 321)).logits, logits)
