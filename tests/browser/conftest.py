@@ -85,12 +85,12 @@ class Server:
                 return
             except OSError:
                 if self.process.poll() is not None:
-                    raise RuntimeError(f"app.py ended:\n{self.said()}") from None
+                    raise RuntimeError(f"app.py ended:\n{self.output()}") from None
                 time.sleep(0.1)
         self.stop()
-        raise RuntimeError(f"app.py did not answer within {START_TIMEOUT} s:\n{self.said()}")
+        raise RuntimeError(f"app.py did not answer within {START_TIMEOUT} s:\n{self.output()}")
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return everything that the app has written."""
         return Path(self._output.name).read_text(encoding="utf-8", errors="replace")
 
@@ -117,7 +117,7 @@ def server():
     yield running
     running.process.send_signal(signal.SIGINT)  # Ctrl-C
     running.process.wait(20)
-    output = running.said()
+    output = running.output()
     assert "Traceback" not in output and "leak" not in output, output
 
 

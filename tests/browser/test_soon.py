@@ -1,4 +1,4 @@
-"""While a long pass is made: what needs none of it stands there, the rest says how far it is."""
+"""During an expensive pass: views that need no pass are drawn, and the others show progress."""
 
 import threading
 
@@ -27,28 +27,28 @@ pytestmark = pytest.mark.usefixtures("expensive")
 
 @pytest.fixture(scope="module")
 def server():
-    house = RunningApp()
-    yield house
-    house.stop()
+    app = RunningApp()
+    yield app
+    app.stop()
 
 
 @pytest.fixture
-def held(server):
-    """Holds every pass in the middle, with so many layers done, until it is let go."""
-    free, came = threading.Event(), threading.Event()
+def held_pass(server):
+    """Hold every pass after three layers until it is released."""
+    release, started = threading.Event(), threading.Event()
 
     def hold(tensor) -> None:
-        came.set()
-        assert free.wait(60), "a pass was held and never let go"
+        started.set()
+        assert release.wait(60), "a pass was held and never released"
 
     with server.service.checkpoints.inspector("vitviz-tiny").hook("blocks.3.input", hold):
-        yield came, free
-        free.set()
+        yield started, release
+        release.set()
         wait_until(lambda: server.idle)
 
 
-def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_far_it_is(open_page, held):
-    came, free = held
+def test_views_without_pass_are_drawn_and_others_show_progress(open_page, held_pass):
+    came, free = held_pass
     free.set()
     page = open_page()
     before = ready(page, "patches")
@@ -58,7 +58,7 @@ def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_
     key = wait_redrawn(page, "patches", before)
     expect(page.locator("#vitviz-stage")).to_contain_text("168 × 168 for the model")
     expect(page.locator("#vitviz-patches")).to_contain_text("21 × 21 = 441 patches of 8 × 8 pixels")
-    expect(page.locator("#vitviz-patches .vv-norms")).to_be_hidden()  # of the embedding: they come with it
+    expect(page.locator("#vitviz-patches .vv-norms")).to_be_hidden()  # norms need the pass
     assert is_painted(page, "patches")
     facts = page.locator("#vitviz-facts")
     expect(facts).to_contain_text(f"layer 3 of {LAYERS}")
@@ -70,7 +70,7 @@ def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_
         note = page.locator(f"#vitviz-{view.slug} .vv-note")
         expect(note).to_contain_text(NEEDS_PASS)
         expect(note).to_contain_text(f"layer 3 of {LAYERS}")
-        assert note.evaluate("(node) => node.scrollHeight <= node.clientHeight"), "all of it can be read"
+        assert note.evaluate("(node) => node.scrollHeight <= node.clientHeight"), "the note is cut off"
         assert note.locator("progress").evaluate("(bar) => [bar.value, bar.max]") == [3, LAYERS]
         expect(page.locator(f"#vitviz-{view.slug} .vv-figure")).to_be_hidden()
     free.set()
@@ -83,8 +83,8 @@ def test_picture_grid_filters_and_positions_stand_at_once_and_the_rest_says_how_
     assert ready(page, "patches") == key
 
 
-def test_a_page_that_is_opened_with_a_large_input_is_not_empty_meanwhile(open_page, held):
-    came, free = held
+def test_page_with_large_input_draws_patches_during_the_pass(open_page, held_pass):
+    came, free = held_pass
     page = open_page("?sample=rocket&size=184&lang=zh-CN", wait=False)
     assert came.wait(30)
     ready(page, "patches")
@@ -94,14 +94,14 @@ def test_a_page_that_is_opened_with_a_large_input_is_not_empty_meanwhile(open_pa
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
 
-def test_a_link_with_edits_stands_there_untouched_until_what_they_do_is_computed(open_page, held):
-    came, free = held
+def test_link_with_edits_shows_no_prediction_before_the_pass(open_page, held_pass):
+    came, free = held_pass
     page = open_page("?sample=rocket&size=200&without=patches%3D0.1%20patches_as%3Dblack", wait=False)
     assert came.wait(30)
     ready(page, "patches")
-    expect(page.locator("#vitviz-edits .vv-edit").first).to_be_visible()  # it is said that patches go
+    expect(page.locator("#vitviz-edits .vv-edit").first).to_be_visible()  # the removed patches are listed
     facts = page.locator("#vitviz-facts")
-    expect(facts.locator(".vv-answers")).to_have_count(0)  # and nothing that might be taken for the answer
+    expect(facts.locator(".vv-answers")).to_have_count(0)  # no prediction of the unedited image
     open_tab(page, "Rollout")
     expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(NEEDS_PASS)
     free.set()
@@ -110,8 +110,8 @@ def test_a_link_with_edits_stands_there_untouched_until_what_they_do_is_computed
     ready(page, "rollout")
 
 
-def test_whoever_goes_on_to_another_tab_meanwhile_stays_there(open_page, held):
-    came, free = held
+def test_tab_changed_during_a_pass_stays_open(open_page, held_pass):
+    came, free = held_pass
     page = open_page("?sample=rocket&size=192&tab=rollout", wait=False)
     assert came.wait(30)
     expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(NEEDS_PASS)
@@ -123,8 +123,8 @@ def test_whoever_goes_on_to_another_tab_meanwhile_stays_there(open_page, held):
     wait_for_query(page, tab="distance", size="192")
 
 
-def test_back_to_what_takes_long_waits_for_it_and_brings_its_settings(open_page, server, held):
-    came, free = held
+def test_back_waits_for_the_pass_and_restores_settings(open_page, server, held_pass):
+    came, free = held_pass
     free.set()
     page = open_page("?tab=rollout", wait=False)
     before = ready(page, "rollout")
@@ -146,8 +146,8 @@ def test_back_to_what_takes_long_waits_for_it_and_brings_its_settings(open_page,
     expect(slider).to_have_value("0.8")
 
 
-def test_a_lesson_that_takes_long_stands_there_too_and_then_opens_its_view(open_page, server, held, tmp_path):
-    came, free = held
+def test_lesson_shows_progress_and_then_opens_its_view(open_page, server, held_pass, tmp_path):
+    came, free = held_pass
     free.set()
     page = open_page("?size=136&tab=rollout&residual=0.7", wait=False)
     ready(page, "rollout")
@@ -159,7 +159,9 @@ def test_a_lesson_that_takes_long_stands_there_too_and_then_opens_its_view(open_
     drop_file(page, lesson)
     assert came.wait(30)
     expect(page.locator("#vitviz-facts")).to_contain_text(f"layer 3 of {LAYERS}")
-    expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(NEEDS_PASS)  # its view is open already
+    expect(page.locator("#vitviz-rollout .vv-note")).to_contain_text(
+        NEEDS_PASS
+    )  # the view of the lesson is already open
     expect(page.locator("#vitviz-rollout .vv-note")).to_be_visible()
     open_tab(page, "Patches")
     expect(page.locator("#vitviz-patches")).to_contain_text("17 × 17 = 289 patches")
@@ -170,8 +172,8 @@ def test_a_lesson_that_takes_long_stands_there_too_and_then_opens_its_view(open_
     assert drawn_settings(page, "rollout")["residual"] == ["0.7"]
 
 
-def test_what_is_chosen_meanwhile_stays(open_page, server, held, monkeypatch):
-    came, free = held
+def test_size_chosen_during_a_pass_stays(open_page, server, held_pass, monkeypatch):
+    came, free = held_pass
     free.set()
     page = open_page("?size=112")
     before = ready(page, "patches")
@@ -179,12 +181,12 @@ def test_what_is_chosen_meanwhile_stays(open_page, server, held, monkeypatch):
     resize(page, "152")
     assert came.wait(30)
     during = wait_redrawn(page, "patches", before)
-    monkeypatch.setattr(options, "EXPENSIVE", 10**12)  # or what is known would wait for the same turn
+    monkeypatch.setattr(options, "EXPENSIVE", 10**12)  # otherwise the cached size would queue too
     resize(page, "112")
     wait_redrawn(page, "patches", during)
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
     free.set()
     wait_until(lambda: server.idle)
-    choose_sample(page, 2)  # and what comes next is of the size that was chosen last
+    choose_sample(page, 2)  # the next image uses the last chosen size
     wait_for_query(page, sample=samples()[2].name)
     expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")

@@ -1,4 +1,4 @@
-"""A long pass that does not go as it should: it fails, or something else is chosen, or a queue is full."""
+"""An expensive pass that fails, is superseded or meets a full queue."""
 
 import threading
 
@@ -17,80 +17,78 @@ pytestmark = pytest.mark.usefixtures("expensive")
 
 @pytest.fixture(scope="module")
 def server():
-    house = RunningApp()
-    yield house
-    house.stop()
+    app = RunningApp()
+    yield app
+    app.stop()
 
 
-def test_a_pass_that_fails_after_something_else_was_chosen_says_and_changes_nothing(
-    open_page, server, monkeypatch
-):
+def test_failure_of_a_superseded_pass_is_ignored(open_page, server, monkeypatch):
     page = open_page("?size=112")
     before = ready(page, "patches")
-    came, free, failed = (threading.Event() for _ in range(3))
+    started, release, failed = (threading.Event() for _ in range(3))
     inspector = server.service.checkpoints.inspector("vitviz-tiny")
     forward = inspector.forward.run
 
     def fails(model, pixels, *given, **named):
         if pixels.shape[-1] != 144:
             return forward(model, pixels, *given, **named)
-        came.set()
-        assert free.wait(60)
+        started.set()
+        assert release.wait(60)
         failed.set()
         raise OutOfMemory("There is no room for it.")
 
     monkeypatch.setattr(inspector.forward, "run", fails)
     resize(page, "144")
     during = wait_redrawn(page, "patches", before)
-    assert came.wait(30)  # or there would be nothing to fail
+    assert started.wait(30)  # the pass that will fail is running
     monkeypatch.setattr(options, "EXPENSIVE", 10**12)
     resize(page, "112")
     assert wait_redrawn(page, "patches", during) == before
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
-    free.set()
+    release.set()
     assert failed.wait(30)
     wait_until(lambda: server.idle)
     open_tab(page, "Attention")
     assert ready(page, "explorer") == before
     expect(notice(page)).to_be_hidden()
     expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
-    choose_sample(page, 1)  # and what comes next is of the size that was chosen last
+    choose_sample(page, 1)  # the next image uses the last chosen size
     wait_for_query(page, sample=samples()[1].name)
     expect(page.locator("#vitviz-stage")).to_contain_text("112 × 112 for the model")
 
 
-def test_what_a_full_queue_did_not_take_is_asked_for_again(open_page, server):
-    page, refused = open_page("?tab=explorer", wait=False), []
+def test_request_is_repeated_after_a_full_queue(open_page, server):
+    page, rejected = open_page("?tab=explorer", wait=False), []
     before = ready(page, "explorer")
 
     def join(route, request) -> None:
-        asked = server.demo.fns[request.post_data_json["fn_index"]]
-        if asked.name != "computed" or len(refused) == 2:
+        listener = server.demo.fns[request.post_data_json["fn_index"]]
+        if listener.name != "computed" or len(rejected) == 2:
             return route.continue_()
-        refused.append(request)
+        rejected.append(request)
         route.fulfill(status=503, json={"detail": "The queue is full."})
 
     page.route("**/queue/join*", join)
     resize(page, "128")
     expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(NEEDS_PASS)
     key = wait_redrawn(page, "explorer", before)
-    assert len(refused) == 2 and key != before
+    assert len(rejected) == 2 and key != before
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
 
-def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeypatch):
+def test_failed_pass_is_reported_and_page_restored(open_page, server, monkeypatch):
     page = open_page("?tab=explorer", wait=False)
     before = ready(page, "explorer")
-    inspector, free = server.service.checkpoints.inspector("vitviz-tiny"), threading.Event()
+    inspector, release = server.service.checkpoints.inspector("vitviz-tiny"), threading.Event()
 
     def fails(*given, **named):
-        assert free.wait(60)
+        assert release.wait(60)
         raise OutOfMemory("There is no room for it.")
 
     monkeypatch.setattr(inspector.forward, "run", fails)
     resize(page, "176")
     expect(page.locator("#vitviz-explorer .vv-note")).to_contain_text(NEEDS_PASS)
-    free.set()
+    release.set()
     expect(notice(page)).to_contain_text("There is no room for it.")
     expect(page.locator("#vitviz-explorer .vv-note")).to_be_hidden()
     assert ready(page, "explorer") == before
@@ -98,7 +96,7 @@ def test_where_the_pass_fails_everything_is_as_it_was(open_page, server, monkeyp
     expect(page.locator("#vitviz-facts .vv-answers li")).to_have_count(3)
 
 
-def test_what_is_quick_covers_nothing(open_page, server, monkeypatch):
+def test_cheap_pass_shows_no_progress(open_page, server, monkeypatch):
     monkeypatch.setattr(options, "EXPENSIVE", 10**12)
     page = open_page("?tab=explorer&sample=chelsea", wait=False)
     before = ready(page, "explorer")

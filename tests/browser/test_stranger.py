@@ -1,4 +1,4 @@
-"""A stranger's two views, a map and a chart: a folder each, and they have all that the others have."""
+"""Two third-party views, a map and a chart, added as one folder each, have all features of other views."""
 
 import io
 import json
@@ -22,12 +22,12 @@ from tests.browser.stranger.weighted import Weighted
 
 HERE = Path(__file__).parent / "stranger"
 VIEWS = (Weighted(), Entropies())
-TILE = 5 * 14 + 3  # the patch that is asked for by a click
+TILE = 5 * 14 + 3  # the clicked patch
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    """A copy of the house with both folders; no line of it is another."""
+def project_copy(tmp_path_factory):
+    """Copy the project and add the folders of both views; no line of the copy is changed."""
     home = tmp_path_factory.mktemp("house") / "vitviz"
     home.mkdir()
     skipped = shutil.ignore_patterns("__pycache__", "node_modules", "snapshots")
@@ -41,8 +41,8 @@ def house(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(house):
-    with Server(home=house) as running:
+def server(project_copy):
+    with Server(home=project_copy) as running:
         yield running
 
 
@@ -54,9 +54,9 @@ def traced():
 
 @pytest.fixture(scope="module")
 def lengths(traced):
-    """By plain loops in float64: weight times length of W_O v, for TILE's token and that in the middle."""
+    """Compute weight times length of W_O v in float64 loops, for TILE and for the middle patch."""
     inspector, trace = traced
-    found = {}
+    lengths_by_head = {}
     for token in (1 + TILE, 1 + 7 * 14 + 7):
         for layer, block in enumerate(inspector.model.blocks):
             weight = block.attn.proj.weight.detach().double().numpy()
@@ -64,11 +64,11 @@ def lengths(traced):
             dim = values.shape[-1]
             for head in range(len(values)):
                 part = weight[:, head * dim : (head + 1) * dim]
-                found[token, layer, head] = [
+                lengths_by_head[token, layer, head] = [
                     rows[head, token, key] * np.sqrt(((part @ values[head, key]) ** 2).sum())
                     for key in range(1, trace.length)
                 ]
-    return found
+    return lengths_by_head
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +78,14 @@ def entropy(traced):
 
 
 @pytest.mark.browser
-def test_they_are_small():
+def test_example_views_have_at_most_sixty_lines():
     for view in VIEWS:
         files = [file for file in (HERE / view.slug).iterdir() if file.is_file()]
         lines = [file.read_text("utf-8").splitlines() for file in files if file.suffix == ".py"]
         assert len(files) <= 3 and sum(map(len, lines)) <= 60
 
 
-def test_the_map_hovers_without_asking_and_a_click_picks_the_query(open_page, lengths):
+def test_map_hovers_without_requests_and_click_selects_query(open_page, lengths):
     page = open_page("?sample=coffee")
     open_tab(page, VIEWS[0].title)
     ready(page, "weighted")
@@ -110,7 +110,7 @@ def test_the_map_hovers_without_asking_and_a_click_picks_the_query(open_page, le
             "data-ready", re.compile(f"layer={layer}.*head={head}")
         )
         assert point(40)[1] == pytest.approx(lengths[token, layer - 1, head - 1][40], rel=6e-3)
-    assert requests == [], "every layer and head came with the first"
+    assert requests == [], "another layer or head sent a request"
     page.mouse.click(*point(TILE)[0])
     page.wait_for_function(f"() => new URLSearchParams(location.search).get('token') === '{1 + TILE}'")
     expect(page.locator("#vitviz-weighted [data-ready]")).to_have_attribute(
@@ -119,7 +119,7 @@ def test_the_map_hovers_without_asking_and_a_click_picks_the_query(open_page, le
     assert point(41)[1] == pytest.approx(lengths[1 + TILE, 2, 1][41], rel=6e-3)
 
 
-def test_the_chart_hovers_without_asking_and_opens_a_heads_attention(open_page, entropy):
+def test_chart_hovers_without_requests_and_click_opens_head(open_page, entropy):
     page = open_page("?tab=entropies&sample=coffee", wait=False)
     ready(page, "entropies")
     dots = page.locator("#vitviz-entropies .vv-chart .point")
@@ -127,9 +127,9 @@ def test_the_chart_hovers_without_asking_and_opens_a_heads_attention(open_page, 
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     dots.nth(3 * 4 + 1).hover(force=True)
-    told = page.locator(".vv-tip div")
-    expect(told.nth(1)).to_have_text("Layer 5, head 2")
-    assert float(told.first.inner_text().split()[0]) == pytest.approx(entropy[4, 1], rel=1e-3)
+    tooltip = page.locator(".vv-tip div")
+    expect(tooltip.nth(1)).to_have_text("Layer 5, head 2")
+    assert float(tooltip.first.inner_text().split()[0]) == pytest.approx(entropy[4, 1], rel=1e-3)
     assert requests == []
     dots.nth(3 * 4 + 1).click(force=True)
     ready(page, "explorer")
@@ -138,7 +138,7 @@ def test_the_chart_hovers_without_asking_and_opens_a_heads_attention(open_page, 
     )
 
 
-def test_they_have_links_prints_a_film_numbers_and_a_place_in_the_zip(open_page, server, lengths, entropy):
+def test_views_have_links_print_figures_videos_and_zip_entries(open_page, server, lengths, entropy):
     page = open_page("?tab=weighted&layer=3&head=2&sample=coffee", wait=False)
     ready(page, "weighted")
     expect(page.locator("#vitviz-weighted [data-name=layer] input")).to_have_value("3")
@@ -149,29 +149,31 @@ def test_they_have_links_prints_a_film_numbers_and_a_place_in_the_zip(open_page,
         for view in VIEWS:
             assert view.title in readme
             captions = [
-                one for one in names if one.startswith(f"figures/vitviz-{view.slug}") and one[-3:] == "txt"
+                name
+                for name in names
+                if name.startswith(f"figures/vitviz-{view.slug}") and name[-3:] == "txt"
             ]
             caption = archive.read(captions[0]).decode()
             assert view.words.source in caption and "Dosovitskiy" not in caption
             assert any(
-                one.startswith(f"figures/vitviz-{view.slug}") and one.endswith(".svg") for one in names
+                name.startswith(f"figures/vitviz-{view.slug}") and name.endswith(".svg") for name in names
             )
         with np.load(io.BytesIO(archive.read("numbers/weighted.npz"))) as file:
             np.testing.assert_allclose(file["weighted"][2, 1].ravel(), lengths[106, 2, 1], rtol=1e-4)
         with np.load(io.BytesIO(archive.read("numbers/entropies.npz"))) as file:
             np.testing.assert_allclose(file["entropy"], entropy, rtol=1e-4)
     key = page.evaluate("() => [...vitviz.views].find((one) => one.name === 'weighted').key")
-    film = httpx.get(f"{server.url}gradio_api/vitviz/{key}/weighted/film.json").json()
-    assert "layers" in json.dumps(film), film
+    video = httpx.get(f"{server.url}gradio_api/vitviz/{key}/weighted/film.json").json()
+    assert "layers" in json.dumps(video), video
 
 
 @pytest.mark.processes
-def test_programs_can_ask_for_them_and_their_endpoints_are_documented(server, entropy):
+def test_views_have_documented_api_endpoints(server, entropy):
     from gradio_client import Client
 
-    told = httpx.get(server.url + "gradio_api/info").json()["named_endpoints"]
+    endpoints = httpx.get(server.url + "gradio_api/info").json()["named_endpoints"]
     for view in VIEWS:
-        assert view.words.what in told[f"/{view.slug}"]["description"]
+        assert view.words.what in endpoints[f"/{view.slug}"]["description"]
     client = Client(server.url, verbose=False)
     try:
         answer = client.predict("coffee", api_name="/entropies")
@@ -180,38 +182,38 @@ def test_programs_can_ask_for_them_and_their_endpoints_are_documented(server, en
     np.testing.assert_allclose(answer["entropy"], entropy, rtol=1e-4)
 
 
-def test_everybody_can_use_them_in_their_language(open_page):
+def test_views_are_translated_and_accessible(open_page):
     page = open_page("?tab=entropies&lang=ko", wait=False)
     ready(page, "entropies")
     expect(page.get_by_role("tab", name="헤드 엔트로피", exact=True)).to_have_attribute(
         "aria-selected", "true"
     )
     expect(page.locator("#vitviz-entropies .vv-legends")).to_contain_text("고른 어텐션")
-    assert not (found := violations(open_page(), VIEWS)), "\n".join(found)
+    assert not (problems := violations(open_page(), VIEWS)), "\n".join(problems)
 
 
 @pytest.mark.processes
-def test_in_a_notebook_and_for_the_houses_own_tests_they_are_views_like_others(house):
-    """The tests iterate VIEWS; a missing translation fails none of them, and a command lists it."""
-    file = house / "vitviz/views/entropies/ko.json"
+def test_views_work_in_notebooks_and_pass_the_generic_tests(project_copy):
+    """Generic tests iterate VIEWS. A missing translation fails none of them; a command lists it."""
+    file = project_copy / "vitviz/views/entropies/ko.json"
     words = json.loads(file.read_text(encoding="utf-8"))
     del words[VIEWS[1].words.source]
     file.write_text(json.dumps(words), encoding="utf-8")
-    named = ["tests/server/test_words.py", "tests/server/test_links.py", "tests/frontend/test_scripts.py"]
-    asked = ["-n", "0", "-q", "-p", "no:cacheprovider", "-k", "entropies or weighted", *named]
+    files = ["tests/server/test_words.py", "tests/server/test_links.py", "tests/frontend/test_scripts.py"]
+    arguments = ["-n", "0", "-q", "-p", "no:cacheprovider", "-k", "entropies or weighted", *files]
     code = (
         "import sys, vitviz, pytest; inspector = vitviz.load('vitviz-tiny');"
         "trace = inspector.trace(vitviz.sample_image('coffee'));"
         "print([vitviz.show(one, inspector, trace, live=[]) for one in ('weighted', 'entropies')]);"
-        f"sys.exit(pytest.main({asked!r}))"
+        f"sys.exit(pytest.main({arguments!r}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=house, capture_output=True, text=True)
-    said = done.stdout
-    assert "StandaloneView(view='weighted'" in said and "StandaloneView(view='entropies'" in said, (
-        said + done.stderr
+    result = subprocess.run([sys.executable, "-c", code], cwd=project_copy, capture_output=True, text=True)
+    output = result.stdout
+    assert "StandaloneView(view='weighted'" in output and "StandaloneView(view='entropies'" in output, (
+        output + result.stderr
     )
-    assert done.returncode == 0, said + done.stderr
+    assert result.returncode == 0, output + result.stderr
     command = [sys.executable, "-m", "tests.translations"]
-    listed = subprocess.run(command, cwd=house, capture_output=True, text=True)
+    listed = subprocess.run(command, cwd=project_copy, capture_output=True, text=True)
     (missing,) = listed.stdout.splitlines()
     assert missing == f"ko missing in views/entropies: {VIEWS[1].words.source}", listed.stderr

@@ -1,4 +1,4 @@
-"""Sentences as classes on the page: written, asked, seen in every view, taken home, sent as a link."""
+"""Sentences as classes: input, attribution, maps, links and error messages."""
 
 import re
 from urllib.parse import quote
@@ -25,30 +25,30 @@ def server(weights):
         yield server
 
 
-def answers(page) -> dict[str, str]:
-    """The sentences of the prediction with their shares."""
+def predictions(page) -> dict[str, str]:
+    """Return the sentences of the prediction with their probabilities."""
     rows = page.locator("#vitviz-facts .vv-answers li").all_inner_texts()
     return dict(re.split(r"\n+", row.strip())[:2] for row in rows)
 
 
-def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
+def test_sentences_are_classified_attributed_and_linked(open_page, weights):
     page = open_page("?checkpoint=my-clip&sample=chelsea&tab=evidence", 1280, 720, wait=False)
     field = page.get_by_label("Sentences as classes, one per line")
-    ask = page.get_by_role("button", name="Classify", exact=True)
-    expect(ask).to_be_disabled()
+    button = page.get_by_role("button", name="Classify", exact=True)
+    expect(button).to_be_disabled()
     page.locator("#vitviz-stage").scroll_into_view_if_needed()
     field.fill(f"{CAT}\n\n  {DOG}\n{ODD}\n{DOG}")
-    ask.click()
+    button.click()
     ready(page, "evidence")
     expect(field).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
-    expect(ask).to_be_disabled()
-    asked = vitviz.load("my-clip", folder=weights, device="cpu")
-    asked = asked.with_classes(vitviz.text(asked, [CAT, DOG, ODD]))
-    top = asked.trace(vitviz.sample_image("chelsea")).top(3)
+    expect(button).to_be_disabled()
+    inspector = vitviz.load("my-clip", folder=weights, device="cpu")
+    inspector = inspector.with_classes(vitviz.text(inspector, [CAT, DOG, ODD]))
+    top = inspector.trace(vitviz.sample_image("chelsea")).top(3)
     expected = {label: f"{100 * share:.1f} %" for label, share in top}
-    assert answers(page) == expected
+    assert predictions(page) == expected
     why, rather = page.locator("#vitviz-evidence .vv-class").all()
-    expect(why).to_have_value(top[0][0])  # Evidence has them too
+    expect(why).to_have_value(top[0][0])  # the Attribution view uses the sentences
     rather.fill(DOG if top[0][0] != DOG else CAT)
     rather.press("Enter")
     expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
@@ -59,14 +59,14 @@ def test_two_sentences_are_asked_why_one_and_sent(open_page, weights):
     page.wait_for_url(re.compile(r"text%3D.*target="))
     other = open_page(page.url.removeprefix(page.url.split("?")[0]), wait=False)
     ready(other, "evidence")
-    assert answers(other) == expected
+    assert predictions(other) == expected
     expect(other.get_by_label("Sentences as classes, one per line")).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
     expect(other.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
-    painted_as_by_loops(other, asked)
+    check_sentence_map(other, inspector)
 
 
-def painted_as_by_loops(page, asked):
-    """Each patch's likeliest sentence: the legend, the picture, and the pointer, at two thresholds."""
+def check_sentence_map(page, asked):
+    """Check the likeliest sentence of each patch in legend, map and tooltip at two thresholds."""
     scores = vitviz.patch_scores(asked, vitviz.sample_image("chelsea")).flatten(1).T.tolist()
     cosines = [[(one - asked.classes.bias) / asked.classes.scale for one in patch] for patch in scores]
     page.locator("select[aria-label='Panel']:visible").select_option("sentences")
@@ -94,7 +94,7 @@ def painted_as_by_loops(page, asked):
     assert not [one for one in requests if "/evidence/" in one]
 
 
-def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_their_logits(open_page, weights):
+def test_siglip_margin_is_the_difference_of_logits(open_page, weights):
     name = "my-siglip?text=the cat|a dog"
     trace = vitviz.load(name, folder=weights, device="cpu").trace(vitviz.sample_image("chelsea"))
     scale, bias = trace.classes.scale, trace.classes.bias
@@ -103,8 +103,8 @@ def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_thei
     expect(page.locator("#vitviz-evidence .vv-class").first).not_to_have_value("")
     balance, one = page.locator("#vitviz-evidence .vv-lines"), trace.logits.max().item()
     sign = "−" if bias < 0 else "+"
-    said = f"= {scale:.3g} × cosine {(one - bias) / scale:.4f} {sign} {abs(bias):.2f}".replace("-", "−")
-    expect(balance).to_have_text(re.compile(f"^{re.escape(said)} = "))
+    expected = f"= {scale:.3g} × cosine {(one - bias) / scale:.4f} {sign} {abs(bias):.2f}".replace("-", "−")
+    expect(balance).to_have_text(re.compile(f"^{re.escape(expected)} = "))
     for number, sentence in enumerate(("the cat", "a dog")):
         field = page.locator("#vitviz-evidence .vv-class").nth(number)
         field.fill(sentence)
@@ -116,51 +116,51 @@ def test_the_margin_of_sentences_scored_each_by_itself_is_the_difference_of_thei
     expect(balance).to_have_text(re.compile(f" × difference of cosines {apart} = "))
 
 
-def test_a_sentence_that_is_a_word_of_the_page_is_not_translated(open_page):
+def test_sentence_equal_to_a_page_term_is_not_translated(open_page):
     page = open_page(
         f"?checkpoint={quote('my-clip?text=Tokens|a dog')}&sample=chelsea&tab=evidence&lang=ko", wait=False
     )
     ready(page, "evidence")
-    assert set(answers(page)) == {"Tokens", "a dog"}
+    assert set(predictions(page)) == {"Tokens", "a dog"}
     names = page.locator("#vitviz-evidence .vv-class").first
     names.fill("Tokens")
     names.press("Enter")
     expect(names).to_have_value("Tokens")
-    assert "예측" in page.locator("#vitviz-facts").inner_text()  # as all else is
+    assert "예측" in page.locator("#vitviz-facts").inner_text()  # the page itself is translated
 
 
-def test_what_cannot_be_asked_costs_nothing_and_vectors_take_the_place_of_sentences(open_page, tmp_path):
+def test_invalid_sentences_are_rejected_and_vectors_replace_them(open_page, tmp_path):
     page = open_page("?checkpoint=my-clip%3Ftext%3Da+cat%7Ca+dog&sample=chelsea")
-    before = answers(page)
+    before = predictions(page)
     field = page.get_by_label("Sentences as classes, one per line")
-    for wrong, said in (
+    for wrong, message in (
         ("\n".join(map(str, range(101))), "up to 100"),
         ("so many words " * 12, "Shorten it"),
     ):
         field.fill(wrong)
         field.press("Control+Enter")
-        expect(page.locator("#vitviz-notice")).to_contain_text(said)
-        assert answers(page) == before and field.input_value() == wrong
+        expect(page.locator("#vitviz-notice")).to_contain_text(message)
+        assert predictions(page) == before and field.input_value() == wrong
     page.get_by_label("Prompt template").fill("no place for it")
     field.fill("a cat")
     page.get_by_role("button", name="Classify", exact=True).click()
     expect(page.locator("#vitviz-notice")).to_contain_text("expected texts with {}")
     field.fill("")
     page.get_by_label("Prompt template").fill("")
-    page.get_by_role("button", name="Classify", exact=True).click()  # its own projection again
+    page.get_by_role("button", name="Classify", exact=True).click()  # back to the model's projection
     expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
     page.go_back()
     expect(field).to_have_value("a cat\na dog")
-    assert answers(page) == before
+    assert predictions(page) == before
     classes = vitviz.Classes(["my own", "قطة"], torch.eye(24)[:2])
     classes.save(tmp_path / "mine.npz")
     page.get_by_label("Vectors as classes (file)").set_input_files(tmp_path / "mine.npz")
     expect(page.locator(".vv-sentences")).to_contain_text("The classes are 2 vectors.")
-    assert set(answers(page)) == set(classes.labels) and field.input_value() == ""
+    assert set(predictions(page)) == set(classes.labels) and field.input_value() == ""
     page.get_by_role("button", name="Remove vectors").click()
     expect(page.locator("#vitviz-facts")).to_contain_text("no classifier")
 
 
-def test_the_field_is_there_for_models_that_read_text_alone(open_page):
+def test_sentence_field_is_hidden_for_image_models(open_page):
     page = open_page(width=390, height=844)
     expect(page.locator(".vv-sentences")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""Tokens under the pointer: what is drawn is what the trace says, and nothing is asked of the server."""
+"""The Representations view: figures match the trace, and hovering sends no requests."""
 
 import re
 
@@ -19,7 +19,7 @@ def trace():
     return vitviz.load("vitviz-tiny", device="cpu").trace(vitviz.sample_image("coffee"))
 
 
-def test_hover_shows_the_similarity_without_any_request(open_page, trace):
+def test_hover_shows_similarity_without_requests(open_page, trace):
     page = open_page("?sample=coffee&tab=tokens&show=similarity", wait=False)
     ready(page, "tokens")
     requests, skip, count = [], trace.grid.prefix, trace.grid.tokens
@@ -36,7 +36,7 @@ def test_hover_shows_the_similarity_without_any_request(open_page, trace):
     assert requests == []
 
 
-# by patch: whether its frame is drawn, read at the middle of its upper edge; None where nothing is framed
+# by patch: whether its frame is drawn, at the middle of the upper edge; None without frames
 FRAMED = """([view, rows, cols, box]) => {
   const sheet = document.querySelector(`#vitviz-${view} .vv-framed`);
   if (!sheet || sheet.hidden || !sheet.width) return null;
@@ -52,37 +52,39 @@ FRAMED = """([view, rows, cols, box]) => {
 }"""
 
 
-def expected(trace, depth, k):
-    """The patches whose norm is above median + k · MAD."""
+def expected_outliers(trace, depth, k):
+    """Return the patches whose norm exceeds median + k · MAD."""
     norms = trace.tokens[depth][trace.grid.prefix :].double().norm(dim=1).numpy()
     median = np.median(norms)
     return np.flatnonzero(norms > median + k * np.median(np.abs(norms - median))).tolist()
 
 
-def framed(page, trace, view):
-    """The patches that are framed in a view, once there are frames."""
+def framed_patches(page, trace, view):
+    """Return the framed patches of a view, once there are frames."""
     box = f"{VIEW.replace('tokens', view)}.ui.place" if view == "rollout" else "null"
     asked = f"({FRAMED})(['{view}', {trace.grid.rows}, {trace.grid.cols}, {box}])"
     page.wait_for_function(f"() => {asked} !== null")
     return np.flatnonzero(page.evaluate(asked)).tolist()
 
 
-def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_page, trace):
-    cells = expected(trace, 6, 2.5)
-    assert 1 <= len(cells) <= 40 and cells != expected(trace, 6, 5)
+def test_outliers_are_framed_in_all_views_only_on_request(open_page, trace):
+    cells = expected_outliers(trace, 6, 2.5)
+    assert 1 <= len(cells) <= 40 and cells != expected_outliers(trace, 6, 5)
     page = open_page("?sample=coffee&tab=tokens&show=norms&depth=6&k=2.5", wait=False)
     ready(page, "tokens")
-    assert framed(page, trace, "tokens") == cells
+    assert framed_patches(page, trace, "tokens") == cells
     tabs = {"Rollout": "rollout", "Attention": "explorer", "Attribution": "evidence"}
     for name, view in tabs.items():
         open_tab(page, name)
         ready(page, view)
-        assert page.locator(f"#vitviz-{view} .vv-framed").first.is_hidden(), "nobody has asked for it"
+        assert page.locator(f"#vitviz-{view} .vv-framed").first.is_hidden(), (
+            "frames are shown without request"
+        )
     open_tab(page, "Representations")
     page.evaluate(f"{VIEW}.set('mark', 'all')")
     for name, view in tabs.items():
         open_tab(page, name)
-        assert framed(page, trace, view) == cells, view
+        assert framed_patches(page, trace, view) == cells, view
         said = page.locator(f"#vitviz-{view} .vv-framed-said").first
         assert (
             said.inner_text() == f"Framed: patches above the limit in Representations, depth 6: {len(cells)}"
@@ -95,26 +97,26 @@ def test_outliers_are_marked_in_every_view_on_request_and_in_none_without(open_p
     page.wait_for_function(f"() => {VIEW.replace('tokens', 'rollout')}.value.picture.upload[0] === 640")
     page.wait_for_function(
         "(many) => document.querySelector('#vitviz-rollout .vv-framed-said').textContent.endsWith(many)",
-        arg=f": {len(expected(other, 6, 2.5))}",
+        arg=f": {len(expected_outliers(other, 6, 2.5))}",
     )
-    assert framed(page, other, "rollout") == expected(other, 6, 2.5) != cells
+    assert framed_patches(page, other, "rollout") == expected_outliers(other, 6, 2.5) != cells
     open_tab(page, "Representations")
     page.evaluate(f"{VIEW}.set('mark', 'on')")
     open_tab(page, "Rollout")
     page.locator("#vitviz-rollout .vv-framed").wait_for(state="hidden")
 
 
-def test_the_view_opens_on_components_as_colours_and_says_what_the_colours_mean(open_page, trace):
+def test_default_shows_principal_components_and_explains_colours(open_page, trace):
     page = open_page("?sample=coffee&tab=tokens", wait=False)
     ready(page, "tokens")
     expect(page.locator("#vitviz-tokens .vv-figure .vv-h").first).to_have_text(
         "Principal components · depth 8, raw"
     )
-    said = page.locator("#vitviz-tokens .vv-figure .vv-text").first
-    expect(said).to_contain_text("Patches of similar colour have similar values")
-    expect(said).to_contain_text("A colour has no fixed meaning across images or depths.")
+    text = page.locator("#vitviz-tokens .vv-figure .vv-text").first
+    expect(text).to_contain_text("Patches of similar colour have similar values")
+    expect(text).to_contain_text("A colour has no fixed meaning across images or depths.")
     page.evaluate(f"{VIEW}.set('basis', 'all')")
-    expect(said).to_contain_text("A colour has no fixed meaning across images. ")
+    expect(text).to_contain_text("A colour has no fixed meaning across images. ")
     tints = page.evaluate(f"Array.from({VIEW}.data.tints.values.subarray(8 * 588))")
     assert np.abs(np.array(page.evaluate(CELLS)).ravel() - tints).max() <= 2
 
@@ -122,11 +124,11 @@ def test_the_view_opens_on_components_as_colours_and_says_what_the_colours_mean(
 SECOND = "#vitviz-tokens .vv-away .vv-heat"
 
 
-def over_second(page, trace, patch):
+def hover_second(page, trace, patch):
     page.mouse.move(*patch_centre(page, trace, patch, SECOND))
 
 
-def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(open_page, trace):
+def test_similarity_is_shown_between_patches_of_two_images(open_page, trace):
     page = open_page("?sample=coffee&tab=tokens&show=similarity&depth=6", wait=False)
     ready(page, "tokens")
     page.get_by_label("Second image").first.select_option("chelsea")
@@ -136,28 +138,28 @@ def test_patches_of_a_second_photograph_and_of_the_first_point_at_each_other(ope
     requests, title = [], page.locator("#vitviz-tokens .vv-figure .vv-h").first
     page.on("request", lambda request: requests.append(request.url))
     for patch in (40, 150):
-        over_second(page, trace, patch)
+        hover_second(page, trace, patch)
         expect(title).to_contain_text(f"Similarity to Patch {patch + 1} of the second image")
         expected = vitviz.token_similarity(trace, 6, patch, centred=True, of=other).numpy().ravel()
         column = f"(_, i) => {VIEW}.data.across.values[i * 196 + {patch}]"
         drawn = page.evaluate(f"Array.from({{ length: 196 }}, {column})")
         np.testing.assert_allclose(drawn, expected, atol=1e-3)
-        colours = page.evaluate(CELLS)  # what is drawn is this line: redder where it is larger
+        colours = page.evaluate(CELLS)  # larger values are drawn redder
         warm = np.array(colours)[:, 0].astype(float) - np.array(colours)[:, 2]
         assert np.corrcoef(warm, expected)[0, 1] > 0.97
     page.mouse.move(*patch_centre(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
     expect(title).to_contain_text("Similarity to Patch 31 ")
     line = vitviz.token_similarity(other, 6, 30, centred=True, of=trace).numpy()
     row, col = np.unravel_index(line.argmax(), line.shape)
-    said = page.locator("#vitviz-tokens .vv-away .vv-text").first
-    expect(said).to_contain_text(f"Most similar: Patch {line.argmax() + 1}, row {row + 1}, column {col + 1}")
-    assert requests == [], "hovering asks for nothing"
-    over_second(page, trace, 40)
+    text = page.locator("#vitviz-tokens .vv-away .vv-text").first
+    expect(text).to_contain_text(f"Most similar: Patch {line.argmax() + 1}, row {row + 1}, column {col + 1}")
+    assert requests == [], "hovering sends requests"
+    hover_second(page, trace, 40)
     page.mouse.down()
     page.mouse.up()
     expect(page).to_have_url(re.compile("other=chelsea.*partner=40"))
     page.mouse.move(*patch_centre(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
-    expect(title).to_contain_text("Patch 41 of the second image"), "it is held"
+    expect(title).to_contain_text("Patch 41 of the second image"), "the selection is kept"
     page.mouse.down()
     page.mouse.up()
     expect(title).to_contain_text("Similarity to Patch 31 ")
@@ -171,7 +173,7 @@ CELLS = """() => {
 }"""
 
 
-def test_two_photographs_stand_in_the_colours_of_one_basis(open_page):
+def test_two_images_share_the_colours_of_one_basis(open_page):
     page = open_page(
         "?sample=coffee&tab=tokens&show=components&basis=photo&other=chelsea&depth=6", wait=False
     )
@@ -185,12 +187,14 @@ def test_two_photographs_stand_in_the_colours_of_one_basis(open_page):
     ready(page, "tokens")
     for mine, theirs in ((own, page.evaluate(CELLS.replace(".vv-figure .vv-heat", ".vv-away .vv-heat"))),
                          (second, page.evaluate(CELLS))):  # fmt: skip
-        assert np.abs(mine - np.array(theirs)).max() <= 2, "a patch has one colour, whichever stands first"
+        assert np.abs(mine - np.array(theirs)).max() <= 2, (
+            "the colour of a patch depends on the order of the images"
+        )
 
 
-def test_without_a_second_checkpoint_a_basis_of_both_says_so(open_page):
-    asked = "?sample=coffee&tab=tokens&show=components&basis=beside"
-    page = open_page(f"{asked}&lang=ko", wait=False)
+def test_basis_of_two_checkpoints_requires_a_second(open_page):
+    query = "?sample=coffee&tab=tokens&show=components&basis=beside"
+    page = open_page(f"{query}&lang=ko", wait=False)
     expect(page.locator("#vitviz-tokens .vv-error")).to_contain_text("둘째 체크포인트가 없습니다")
     page.close()
     page = open_page(
@@ -201,7 +205,7 @@ def test_without_a_second_checkpoint_a_basis_of_both_says_so(open_page):
     assert page.locator(".vv-error:visible").count() == 0
 
 
-def test_the_photograph_before_this_one_can_be_the_second_and_is_in_no_link(open_page):
+def test_previous_image_is_second_image_and_not_in_link(open_page):
     page = open_page("?sample=coffee&tab=tokens&show=similarity&depth=6", wait=False)
     first = ready(page, "tokens")
     coffee = page.evaluate(f"{VIEW}.value.upload")

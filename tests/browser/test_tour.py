@@ -1,4 +1,4 @@
-"""The guided tour as a student walks it."""
+"""The guided tour: navigation, recomputable numbers, experiments and downloads."""
 
 import math
 import re
@@ -11,27 +11,27 @@ from tests.browser.helpers import wait_for_step
 from tests.views.helpers import NAMES as STEPS
 
 
-def begin(page):
+def open_tour(page):
     open_tab(page, "Tour")
     ready(page, "tour")
     wait_for_step(page, "picture")
 
 
-def go_to(page, number: int):
-    """By the map where it stands beside the step, else by the dots."""
+def go_to_step(page, number: int):
+    """Go to a step by the map or, if the map is hidden, by the dots."""
     dot = page.locator("#vitviz-tour .vv-dot").nth(number - 1)
     block = page.locator(f"#vitviz-tour .vv-map [data-to={STEPS[number - 1]}]").last
     (dot if dot.is_visible() else block).click()
     wait_for_step(page, STEPS[number - 1])
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     mantissa, _, power = text.replace("−", "-").partition(" · 10")
     power = power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
     return float(mantissa) * 10 ** int(power or 0)
 
 
-def table(page, selector: str) -> list[list[str]]:
+def table_cells(page, selector: str) -> list[list[str]]:
     return page.evaluate(
         "(s) => [...document.querySelectorAll(s + ' tbody tr')].map((row) => [...row.children].map((cell) =>"
         " cell.textContent))",
@@ -39,16 +39,16 @@ def table(page, selector: str) -> list[list[str]]:
     )
 
 
-def test_the_walk_leads_through_all_steps_and_back(open_page):
+def test_next_and_back_visit_all_steps(open_page):
     page = open_page()
-    begin(page)
+    open_tour(page)
     tour = page.locator("#vitviz-tour")
     expect(tour.locator(".vv-dot")).to_have_count(len(STEPS))
     expect(tour.locator(".vv-back")).to_be_disabled()
     titles = set()
-    for place, name in enumerate(STEPS, start=1):
+    for position, name in enumerate(STEPS, start=1):
         wait_for_step(page, name)
-        expect(tour.locator(".vv-count")).to_have_text(f"Step {place} of {len(STEPS)}")
+        expect(tour.locator(".vv-count")).to_have_text(f"Step {position} of {len(STEPS)}")
         expect(tour.locator(".vv-dot[aria-current=step]")).to_have_count(1)
         for part in (".vv-said", ".vv-try", ".vv-shapes"):
             assert (
@@ -56,7 +56,7 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
                 and "{" not in tour.locator(part).inner_text()
             )
         titles.add(tour.locator(".vv-tour-title").inner_text())
-        if place < len(STEPS):
+        if position < len(STEPS):
             tour.locator(".vv-next").click()
     assert len(titles) == len(STEPS)
     expect(tour.locator(".vv-next")).to_be_disabled()
@@ -65,24 +65,22 @@ def test_the_walk_leads_through_all_steps_and_back(open_page):
     wait_for_step(page, STEPS[-2])
 
 
-def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
+def test_arrow_keys_change_step_or_patch_by_focus(open_page):
     page = open_page()
-    begin(page)
+    open_tour(page)
     page.locator("#vitviz-tour .vv-next").focus()
     page.keyboard.press("ArrowRight")
     wait_for_step(page, "patches")
     page.keyboard.press("ArrowLeft")
     wait_for_step(page, "picture")
-    go_to(page, 2)
+    go_to_step(page, 2)
     token = int(
         re.search(
             r"token=(\d+)", page.locator("#vitviz-tour [data-ready]").get_attribute("data-ready")
         ).group(1)
     )
     page.locator("#vitviz-tour .vv-tour-body canvas").first.focus()
-    page.keyboard.press(
-        "ArrowRight"
-    )  # in the picture it moves the patch; its number is that of the token on its left, behind the class's
+    page.keyboard.press("ArrowRight")  # moves the patch; patch n is token n + 1, after the class token
     expect(page.locator("#vitviz-tour [data-cur]")).to_have_attribute("data-cur", str(token))
     page.keyboard.press("Enter")
     page.wait_for_function(
@@ -93,45 +91,45 @@ def test_arrow_keys_walk_where_nothing_else_needs_them(open_page):
     wait_for_step(page, "patches")
 
 
-def test_one_attention_weight_can_be_recomputed_from_what_is_shown(open_page):
+def test_attention_weight_is_recomputable_from_shown_numbers(open_page):
     import vitviz
     from vitviz.server.page.handlers import FIRST_SAMPLE
     from vitviz.traces import samples
 
     real = vitviz.load("vitviz-tiny", device="cpu").trace(samples.sample_image(FIRST_SAMPLE)).attention(0)[0]
     page = open_page()
-    begin(page)
-    go_to(page, 7)
+    open_tour(page)
+    go_to_step(page, 7)
     body = "#vitviz-tour .vv-tour-body"
     token = int(
         re.search(
             r"token=(\d+)", page.locator("#vitviz-tour [data-ready]").get_attribute("data-ready")
         ).group(1)
     )
-    rows = table(page, f"{body} .vv-table:not(.vv-dense)")
+    rows = table_cells(page, f"{body} .vv-table:not(.vv-dense)")
     assert 5 <= len(rows) <= 7 and rows[-1][0] == "Sum" and rows[-2][0].startswith("the other")
-    total = number(rows[-1][-2])
+    total = parse_number(rows[-1][-2])
     picked = rows[0]
-    key = int(picked[0].split()[1])  # patch 1 is token 1: one class token stands before it
+    key = int(picked[0].split()[1])  # patch 1 is token 1, after the class token
     page.get_by_text("All numbers of this product").click()
     expect(page.locator(f"{body} .vv-dense tbody tr")).to_have_count(64)
-    parts = [[number(value) for value in row[1:]] for row in table(page, f"{body} .vv-dense")]
+    parts = [[parse_number(value) for value in row[1:]] for row in table_cells(page, f"{body} .vv-dense")]
     product = sum(q * k for q, k, _ in parts)
-    assert product == pytest.approx(number(picked[1]), abs=1e-3)
+    assert product == pytest.approx(parse_number(picked[1]), abs=1e-3)
     weight = math.exp(product / math.sqrt(64)) / total
-    assert weight == pytest.approx(number(picked[-1]), rel=1e-3)
+    assert weight == pytest.approx(parse_number(picked[-1]), rel=1e-3)
     assert weight == pytest.approx(real[token, key].item(), rel=1e-3)
-    assert key == real[token].argmax().item(), "the strongest key is worked out first"
+    assert key == real[token].argmax().item(), "the first row is not the strongest key"
     page.get_by_text("All keys of this row").click()
     expect(page.locator(f"{body} .vv-dense").last.locator("tbody tr")).to_have_count(len(real) + 1)
-    others = table(page, f"{body} details:last-of-type .vv-dense")[:-1]
-    assert sum(number(row[-2]) for row in others) == pytest.approx(total, rel=1e-4)
+    others = table_cells(page, f"{body} details:last-of-type .vv-dense")[:-1]
+    assert sum(parse_number(row[-2]) for row in others) == pytest.approx(total, rel=1e-4)
 
 
-def test_layer_head_key_and_class_token_can_be_chosen(open_page):
+def test_layer_key_and_class_token_are_selectable(open_page):
     page = open_page()
-    begin(page)
-    go_to(page, 7)
+    open_tour(page)
+    go_to_step(page, 7)
     tour, mark = page.locator("#vitviz-tour"), "#vitviz-tour [data-ready]"
     before = tour.locator(".vv-line").inner_text()
     tour.locator("[data-name=layer] input").fill("5")
@@ -141,15 +139,15 @@ def test_layer_head_key_and_class_token_can_be_chosen(open_page):
     expect(tour).to_contain_text("The query: Class token")
     tour.locator(".vv-table tbody tr").nth(1).click()
     page.wait_for_function(f"() => /keys=\\d+/.test(document.querySelector('{mark}').dataset.ready)")
-    go_to(page, 8)
+    go_to_step(page, 8)
     expect(tour.locator(".vv-heads button")).to_have_count(3)
     expect(tour).to_contain_text("Layer 5: where each head attends")
 
 
-def test_both_experiments_are_live(open_page):
+def test_position_experiment_runs_and_reshuffles(open_page):
     page = open_page()
-    begin(page)
-    go_to(page, 6)
+    open_tour(page)
+    go_to_step(page, 6)
     tour = page.locator("#vitviz-tour")
     done = "() => document.querySelector('[data-experiment]').dataset.experiment"
     page.wait_for_function(done, timeout=60_000)
@@ -177,16 +175,16 @@ def test_both_experiments_are_live(open_page):
     again = page.evaluate(pictures)
     assert again[0] == first[0] and again[1] != first[1]
     assert tour.locator(".vv-card").nth(0).locator(".vv-tops").inner_text() == answers[0], (
-        "the original is not touched"
+        "the prediction of the original has changed"
     )
 
 
-def test_numbers_and_figure_can_be_taken_home(open_page):
+def test_step_numbers_and_figure_are_downloaded(open_page):
     import numpy as np
 
     page = open_page()
-    begin(page)
-    go_to(page, 7)
+    open_tour(page)
+    go_to_step(page, 7)
     with page.expect_download() as numbers:
         export(page, "tour", ".vv-npz")
     with np.load(numbers.value.path()) as file:
@@ -197,14 +195,14 @@ def test_numbers_and_figure_can_be_taken_home(open_page):
 
 
 @pytest.mark.parametrize("width, dark", [(390, True), (1440, False)])
-def test_no_step_is_wider_than_the_window(open_page, width, dark):
+def test_no_step_overflows_the_window(open_page, width, dark):
     page = open_page(width=width, height=844, dark=dark)
-    begin(page)
+    open_tour(page)
     for place in range(1, len(STEPS) + 1):
-        go_to(page, place)
-        wide = page.evaluate(
+        go_to_step(page, place)
+        overflow = page.evaluate(
             "() => Math.max(document.documentElement.scrollWidth - window.innerWidth,"
             " document.querySelector('#vitviz-tour .vv-tour').scrollWidth -"
             " document.querySelector('#vitviz-tour .vv-figure').clientWidth)"
         )
-        assert wide <= 0, f"step {place} is {wide} px too wide at {width} px"
+        assert overflow <= 0, f"step {place} is {overflow} px too wide at {width} px"

@@ -1,4 +1,4 @@
-"""The tour's map: figure 1 of the paper as each checkpoint has it, lit where the visitor is."""
+"""The map of the tour: the model as a block diagram of each checkpoint, with the current step marked."""
 
 import pytest
 from playwright.sync_api import expect
@@ -9,7 +9,7 @@ from tests.views.helpers import NAMES as STEPS
 
 MAP = "#vitviz-tour .vv-map"
 TINY = {"img_size": 112, "patch_size": 8, "embed_dim": 64, "depth": 2, "num_heads": 2}
-MODELS = {  # name -> architecture, what differs, the tokens in the map, what is read
+MODELS = {  # name -> architecture, options, learned tokens in the map, text of the readout
     "distilled": ("deit_tiny_distilled_patch16_224", {}, ["cls", "dist"], "y: class, distillation"),
     "registers": ("vit_tiny_patch16_224", {"reg_tokens": 4}, ["cls", "4 reg"], "y: class token"),
     "averaged": (
@@ -20,7 +20,7 @@ MODELS = {  # name -> architecture, what differs, the tokens in the map, what is
     ),
 }
 
-# Blocks that are not inside of the window and of their column, lie on another one, or cut their text.
+# Blocks outside the window or their column, overlapping blocks, and blocks with truncated text.
 OUTSIDE = """() => {
   const map = document.querySelector('#vitviz-tour .vv-map');
   const column = map.closest('.vv-controls').getBoundingClientRect();
@@ -45,7 +45,7 @@ OUTSIDE = """() => {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """With small models whose sequence or readout is not the paper's."""
+    """Start an app with small models whose tokens or readout differ from the paper."""
     import timm
 
     home = tmp_path_factory.mktemp("weights")
@@ -58,7 +58,7 @@ def server(tmp_path_factory):
         yield running
 
 
-def at_tour(open_page, path: str = "", *size: int):
+def open_tour(open_page, path: str = "", *size: int):
     page = open_page(f"?tab=tour{path}", *size, wait=False)
     ready(page, "tour")
     return page
@@ -68,26 +68,26 @@ def block(page, step: str):
     return page.locator(f"{MAP} [data-to={step}]").last
 
 
-def lit(page) -> set[str]:
+def current_steps(page) -> set[str]:
     return {one.get_attribute("data-to") for one in page.locator(f"{MAP} [aria-current=step]").all()}
 
 
-def test_every_block_leads_to_its_step_and_is_lit_there(open_page):
-    page = at_tour(open_page)
+def test_map_block_opens_its_step_and_is_marked(open_page):
+    page = open_tour(open_page)
     wait_for_step(page, "picture")
     for place, step in reversed(list(enumerate(STEPS, start=1))):
         block(page, step).click()
         wait_for_step(page, step)
-        assert lit(page) == {step}
+        assert current_steps(page) == {step}
         title = page.locator("#vitviz-tour .vv-tour-title").inner_text()
         name = block(page, step).get_attribute("aria-label")
         assert name.startswith(f"Step {place}: {title}. ") and len(name) > len(f"Step {place}: {title}. ")
-    page.locator(f"{MAP} [data-to=layers]").first.click()  # the MLP, which the same step explains
+    page.locator(f"{MAP} [data-to=layers]").first.click()  # the MLP block belongs to the same step
     wait_for_step(page, "layers")
 
 
-def test_the_keyboard_reaches_the_blocks_in_the_order_of_the_steps(open_page):
-    page = at_tour(open_page)
+def test_tab_key_visits_map_blocks_in_step_order(open_page):
+    page = open_tour(open_page)
     block(page, "picture").focus()
     reached = []
     for _ in STEPS:
@@ -102,8 +102,8 @@ def test_the_keyboard_reaches_the_blocks_in_the_order_of_the_steps(open_page):
 
 
 @pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
-def test_the_map_is_in_view_whole_and_takes_nothing_from_the_step(open_page, language):
-    page = at_tour(open_page, f"&step=2&lang={language}", *SIZES[0])
+def test_map_is_visible_beside_the_step(open_page, language):
+    page = open_tour(open_page, f"&step=2&lang={language}", *SIZES[0])
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(200)
@@ -116,8 +116,8 @@ def test_the_map_is_in_view_whole_and_takes_nothing_from_the_step(open_page, lan
         assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0, at
 
 
-def test_on_a_phone_it_is_folded_over_the_step(open_page):
-    page = at_tour(open_page, "", 390, 844)
+def test_map_is_folded_above_the_step_on_phone(open_page):
+    page = open_tour(open_page, "", 390, 844)
     expect(page.locator(MAP)).to_be_hidden()
     expect(page.locator("#vitviz-tour .vv-dot").first).to_be_visible()
     page.locator("#vitviz-tour .vv-map-fold summary").click()
@@ -127,11 +127,11 @@ def test_on_a_phone_it_is_folded_over_the_step(open_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     block(page, "positions").click()
     wait_for_step(page, "positions")
-    expect(page.locator(MAP)).to_be_visible()  # it stays open
+    expect(page.locator(MAP)).to_be_visible()  # the map stays open
 
 
-def test_each_of_two_checkpoints_has_its_own_folded_over_its_step(open_page):
-    page = at_tour(open_page, "&second=distilled")
+def test_two_checkpoints_have_separate_folded_maps(open_page):
+    page = open_tour(open_page, "&second=distilled")
     page.locator("#vitviz-second-tour [data-ready]").wait_for()
     sides = [page.locator(f"#vitviz-{side}tour") for side in ("", "second-")]
     tops = [side.locator(".vv-tour-title").bounding_box()["y"] for side in sides]
@@ -142,8 +142,8 @@ def test_each_of_two_checkpoints_has_its_own_folded_over_its_step(open_page):
         assert side.locator(".vv-map .vv-learned").all_inner_texts() == tokens
 
 
-def test_it_draws_what_this_checkpoint_has(open_page):
-    page = at_tour(open_page)
+def test_map_shows_tokens_and_readout_of_the_checkpoint(open_page):
+    page = open_tour(open_page)
     for name, (_, _, tokens, read) in MODELS.items():
         pick_checkpoint(page, name)
         expect(block(page, "readout")).to_contain_text(read, timeout=20_000)

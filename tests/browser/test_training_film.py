@@ -1,4 +1,4 @@
-"""The slider over a training's snapshots: every view follows it."""
+"""The slider over the training snapshots: views, prediction and training curve follow."""
 
 import re
 
@@ -14,7 +14,7 @@ STEPS = (0, 30, 3000)
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """vitviz-tiny with three snapshots of our making: its weights with less and less noise."""
+    """Copy vitviz-tiny and add three snapshots: its weights with decreasing noise."""
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -28,9 +28,7 @@ def weights(tmp_path_factory):
             for name, weight in load_file(home / "model.safetensors").items()
         }
         save_file(noisy, home / "snapshots" / f"step-{step:05d}.safetensors")
-        kind = (
-            "average" if step == STEPS[-1] else "raw"
-        )  # as if a second part of the training had begun there
+        kind = "average" if step == STEPS[-1] else "raw"  # as if another training phase started here
         rows.append(
             f"snapshots/step-{step:05d}.safetensors,{kind},{step},{step / 1000},{step},,"
             f"{5 - step / 3000},{step / 10000}"
@@ -47,15 +45,15 @@ def server(weights):
         yield running
 
 
-def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, weights):
+def test_missing_snapshot_is_reported_and_slider_returns(open_page, weights):
     page = open_page("?checkpoint=vitviz-tiny@0")
     wait_for_snapshot(page, "vitviz-tiny@0")
     slider, file = (
         page.locator("#vitviz-film input"),
         weights / "vitviz-tiny/snapshots/step-03000.safetensors",
     )
-    before, moved = ready(page, "patches"), file.rename(file.with_suffix(".away"))
-    try:  # before any other test has had it loaded
+    before, moved_file = ready(page, "patches"), file.rename(file.with_suffix(".away"))
+    try:  # before another test caches the snapshot
         slider.fill("2")
         expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
             "no snapshot of step 3000; kept are: 0, 30", timeout=15_000
@@ -63,21 +61,21 @@ def test_a_snapshot_that_is_gone_is_told_and_the_slider_goes_back(open_page, wei
         expect(slider).to_have_value("0")
         assert ready(page, "patches") == before
     finally:
-        moved.rename(file)
+        moved_file.rename(file)
 
 
-def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
+def test_views_prediction_and_curve_follow_the_slider(open_page):
     page = open_page()
     wait_for_snapshot(page, "vitviz-tiny")
     film, slider = page.locator("#vitviz-film"), page.locator("#vitviz-film input")
     expect(film).to_contain_text("50.0 %")
-    before, answer = ready(page, "patches"), page.locator("#vitviz-facts .vv-answers").inner_text()
+    before, prediction = ready(page, "patches"), page.locator("#vitviz-facts .vv-answers").inner_text()
     slider.fill("1")
     wait_for_snapshot(page, "vitviz-tiny@30")
     expect(film.locator(".vv-film-step")).to_have_text("30")
     expect(film).to_contain_text("0.3 %")
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "vitviz-tiny@30")
-    assert page.locator("#vitviz-facts .vv-answers").inner_text() != answer
+    assert page.locator("#vitviz-facts .vv-answers").inner_text() != prediction
     for view in VIEWS:
         open_tab(page, view.title)
         page.wait_for_function(
@@ -90,10 +88,10 @@ def test_every_view_the_answer_and_the_curve_follow_the_slider(open_page):
     assert dots.count() == 2
     x, thumb = dots.first.bounding_box(), slider.bounding_box()
     middle = thumb["x"] + 8 + (thumb["width"] - 16) / 3
-    assert abs(x["x"] + x["width"] / 2 - middle) < 1.5  # the dot stands over the slider's thumb
+    assert abs(x["x"] + x["width"] / 2 - middle) < 1.5  # the dot is above the thumb of the slider
 
 
-def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
+def test_last_slider_move_wins_and_playback_reaches_the_end(open_page):
     page = open_page("?checkpoint=vitviz-tiny@0")
     wait_for_snapshot(page, "vitviz-tiny@0")
     slider = page.locator("#vitviz-film input")
@@ -103,26 +101,26 @@ def test_the_last_of_many_moves_wins_and_play_goes_on_to_the_end(open_page):
     )
     wait_for_snapshot(page, "vitviz-tiny@3000")
     expect(slider).to_have_value("2")
-    told = page.locator("#vitviz-film .vv-film-why")
-    expect(told).to_contain_text("A training phase ended here")
+    note = page.locator("#vitviz-film .vv-film-why")
+    expect(note).to_contain_text("A training phase ended here")
     page.get_by_role("button", name="Play the training").click()
     wait_for_snapshot(page, "vitviz-tiny")
-    expect(told).to_contain_text("no information")
+    expect(note).to_contain_text("no information")
     expect(page.get_by_role("button", name="Play the training")).to_be_visible()
     record_steps(page)
-    page.get_by_role("button", name="Play the training").click()  # from the end it begins anew
+    page.get_by_role("button", name="Play the training").click()  # restarts from the first snapshot
     wait_for_steps(page, "vitviz-tiny@0", "vitviz-tiny@30")
     page.get_by_role("button", name="Stop", exact=True).first.click()
 
 
-def test_a_checkpoint_without_a_film_shows_no_slider(open_page, weights):
+def test_checkpoint_without_snapshots_has_no_slider(open_page, weights):
     copy_checkpoint(weights / "plain")
     page = open_page("?checkpoint=plain")
     expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", "plain")
     expect(page.locator("#vitviz-film")).to_be_hidden()
 
 
-def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
+def test_training_curve_fits_a_phone(open_page):
     page = open_page(width=390, height=844, dark=True)
     film = page.locator("#vitviz-film .vv-film")
     film.scroll_into_view_if_needed()
@@ -132,27 +130,27 @@ def test_a_narrow_page_in_the_dark_shows_the_film_whole(open_page):
 
 
 @pytest.mark.parametrize("panel", ["positions", "patches", "filters"])
-def test_what_is_held_is_watched_through_the_training(open_page, panel):
+def test_selected_patch_is_kept_along_the_slider(open_page, panel):
     page = open_page(f"?tab={panel}", wait=False)
     key, view = ready(page, panel), page.locator(f"#vitviz-{panel}")
 
     def shown() -> str:
         return re.search(r"Patch \d+: row \d+|Component \d+ of", view.inner_text())[0]
 
-    usual, canvas = shown(), view.locator("canvas").first.bounding_box()
+    default, canvas = shown(), view.locator("canvas").first.bounding_box()
     page.mouse.click(canvas["x"] + 110, canvas["y"] + 60)
     page.mouse.move(5, 5)
-    held = shown()
-    assert held != usual
+    selected = shown()
+    assert selected != default
     page.locator("#vitviz-film input").press("ArrowLeft")
     page.wait_for_function(
         "([panel, key]) => !document.querySelector(`#vitviz-${panel}"
         " [data-ready]`).dataset.ready.startsWith(key)",
         arg=[panel, key],
     )
-    assert ready(page, panel) != key and shown() == held
+    assert ready(page, panel) != key and shown() == selected
     view.locator(".vv-reset").click()
     page.wait_for_function(
         "([panel, usual]) => document.querySelector(`#vitviz-${panel}`).innerText.includes(usual)",
-        arg=[panel, usual],
+        arg=[panel, default],
     )

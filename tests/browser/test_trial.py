@@ -1,4 +1,4 @@
-"""Maps on trial in the browser: curves one after the other, a verdict, a stop, and what is taken home."""
+"""The Faithfulness view: curves method by method, ranking, stop, image sets and downloads."""
 
 import csv
 import io
@@ -12,63 +12,63 @@ import vitviz
 from tests.browser.conftest import export, open_tab, ready, upload_image_set
 from tests.browser.held import HeldRequests
 
-MANY = 40  # pictures, of which a stop leaves some
+MANY = 40  # images, so that a stop leaves some
 LINES = """(all) => all.map((one) => {
   const rgb = (colour) => Object.assign(document.createElement('i').style, { color: colour }).color;
   const style = getComputedStyle(one.querySelector('.js-line'));
   const own = rgb(one.style.getPropertyValue('--vv-own'));
   return [one.dataset.lit, own, style.strokeDasharray, style.stroke];
 })"""
-WHOLE = "#vitviz-trial [data-tried]:not([data-tried=''])"
+FINISHED = "#vitviz-trial [data-tried]:not([data-tried=''])"
 
 
-def cut(view) -> int:
-    """How much of the table's width is out of view, px."""
+def hidden_width(view) -> int:
+    """Return the width of the table that is out of view, in px."""
     return view.locator(".vv-wide-table:visible").last.evaluate("(one) => one.scrollWidth - one.clientWidth")
 
 
-def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
+def test_evaluation_runs_automatically_ranks_and_exports(open_page):
     page = open_page("?sample=coffee")
     held = HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
     open_tab(page, "Faithfulness")
     ready(page, "trial")
     trying = page.locator("#vitviz-trial .vv-trying")
     expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
-    assert page.locator(WHOLE).count() == 0
+    assert page.locator(FINISHED).count() == 0
     held.release()
-    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+    page.locator(FINISHED).wait_for(state="attached", timeout=300_000)
     expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("ranks first")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")
     assert rows.count() == 15
     best = rows.first.get_attribute("data-lit")
     view = page.locator("#vitviz-trial")
-    assert cut(view) <= 0, "every column of the table is in view"
+    assert hidden_width(view) <= 0, "a column of the table is out of view"
     below, foot = (
         view.locator(one).bounding_box() for one in (".vv-below", ".vv-ranking tbody tr >> nth=14")
     )
     assert foot["y"] + foot["height"] <= below["y"] + below["height"], (
-        "Random is in view, and the last of all"
+        "the last row of the table is out of view"
     )
     lines = view.locator(".vv-curves .trace[data-lit]").evaluate_all(LINES)
     styles = {(own, dash) for _, own, dash, _ in lines}
-    assert len(lines) == 30 and len(styles) == 15, "no two methods look alike when they are highlighted"
+    assert len(lines) == 30 and len(styles) == 15, "two methods look alike when highlighted"
     ranked = [rows.nth(place).get_attribute("data-lit") for place in range(15)]
     drawn = {name for name, own, _, stroke in lines if own == stroke}
     assert drawn == set(ranked[:3]) and len({stroke for _, _, _, stroke in lines}) == 4, (
-        "the best have colours"
+        "not exactly the three best methods are coloured"
     )
     named = view.locator(".vv-end")
     assert named.count() >= 26
     assert view.locator(".vv-curves").evaluate(
         "(plot) => [...plot.querySelectorAll('.vv-end')].every((one) =>"
         " one.getBoundingClientRect().right <= one.ownerSVGElement.getBoundingClientRect().right)"
-    ), "a name is cut"
+    ), "a name is cut off"
     rows.nth(3).hover()
     other = rows.nth(3).get_attribute("data-lit")
     line = view.locator(f".trace[data-lit={other}]").first
     expect(line).to_have_class(re.compile("vv-lit"))
     ((_, own, _, stroke),) = line.evaluate_all(LINES)
-    assert own == stroke, "a highlighted line has its own colour"
+    assert own == stroke, "a highlighted line lacks its own colour"
     expect(view.locator(".vv-tried-map")).to_contain_text(rows.nth(3).locator("button").inner_text())
     named.first.hover()
     expect(view.locator("tr.vv-lit")).to_have_attribute("data-lit", named.first.get_attribute("data-lit"))
@@ -99,23 +99,23 @@ def test_a_trial_runs_by_itself_says_its_verdict_and_is_taken_home(open_page):
     page.set_viewport_size({"width": 1280, "height": 720})
     for asked in ("", "&lang=zh-CN", "&lang=ko", "&present=1", "&lang=ko&present=1"):
         page.goto(re.sub(r"\?.*", "", page.url) + f"?tab=trial&sample=coffee{asked}")
-        page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+        page.locator(FINISHED).wait_for(state="attached", timeout=300_000)
         page.wait_for_timeout(500)
         below = view.locator(".vv-below").bounding_box()
         seen = [".vv-ranking tbody tr >> nth=14", *[".vv-tried-map canvas"] * ("present" in asked)]
         for one in (view.locator(name).bounding_box() for name in seen):
             assert one["y"] + one["height"] <= below["y"] + below["height"], asked
-        assert cut(view) <= 0, asked
+        assert hidden_width(view) <= 0, asked
 
 
-def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_drawn_anew(open_page):
+def test_map_of_highlighted_row_survives_a_redraw(open_page):
     page = open_page("?sample=rocket&size=64")
     held = HeldRequests(page, r"/trial/agreement")
     open_tab(page, "Faithfulness")
-    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+    page.locator(FINISHED).wait_for(state="attached", timeout=300_000)
     view = page.locator("#vitviz-trial")
     row = view.locator(".vv-ranking tbody tr").nth(3)
-    row.dispatch_event("pointerenter")  # and no mouse there, whose place would be looked at again by itself
+    row.dispatch_event("pointerenter")  # without a mouse, whose position would be evaluated again
     name = row.locator("button").inner_text()
     expect(view.locator(".vv-tried-map")).to_contain_text(name)
     before = row.element_handle()
@@ -125,7 +125,7 @@ def test_the_map_beside_the_table_stays_that_of_the_row_in_view_when_all_is_draw
     assert name in view.locator(".vv-tried-map").inner_text()
 
 
-def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
+def test_evaluation_stops_and_continues(open_page):
     page = open_page("?sample=rocket&size=64&lang=ko", width=390, height=844)
     held = HeldRequests(page, r"/trial/tried\?.*method=gradient_rollout(&|$)")
     open_tab(page, "충실도")
@@ -137,16 +137,16 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(open_page):
     expect(go).to_have_text("계속")
     held.release()
     known = page.locator("#vitviz-trial .vv-ranking tbody tr").count()
-    assert 2 <= known < 15 and page.locator(WHOLE).count() == 0
+    assert 2 <= known < 15 and page.locator(FINISHED).count() == 0
     width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= 390, "nothing juts out of a phone's window"
+    assert width <= 390, "the page overflows the phone"
     go.click()
-    page.locator(WHOLE).wait_for(state="attached", timeout=300_000)
+    page.locator(FINISHED).wait_for(state="attached", timeout=300_000)
 
 
-def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
+def test_image_set_is_ranked_with_standard_errors(open_page, tmp_path):
     page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
-    # the trial of the one picture need not be waited for
+    # do not wait for the evaluation of the single image
     held = HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
     for name in ("chelsea", "rocket"):
@@ -163,7 +163,7 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     assert rows.first.locator("td").first.inner_text() == "1"
     assert re.search(r"\d ± \d", rows.first.inner_text())
     expect(view.locator(".vv-standing .point")).to_have_count(13)
-    assert cut(view) <= 0, "every column of the table is in view"
+    assert hidden_width(view) <= 0, "a column of the table is out of view"
     expect(view.locator("[data-name=patches_as] input[value=black]")).to_be_checked()
     expect(view.locator(".vv-curves")).to_be_hidden()
     before = rows.first.inner_text()
@@ -178,10 +178,10 @@ def test_a_set_of_ones_own_is_ranked_with_its_errors(open_page, tmp_path):
     page.locator(".vv-set-single").click()
     expect(view.locator(".vv-curves")).to_be_visible()
     expect(view.locator(".vv-standing")).to_be_hidden()
-    assert len(held), "the one picture was on trial meanwhile"
+    assert len(held), "the single image was not evaluated meanwhile"
 
 
-def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_page, tmp_path):
+def test_stopped_set_evaluation_keeps_finished_images(open_page, tmp_path):
     page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
     HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
     ready(page, "trial")
@@ -196,15 +196,15 @@ def test_a_set_can_be_stopped_and_keeps_the_pictures_that_were_on_trial(open_pag
     some = re.compile(r"Based on a set of \d+ images\.")
     expect(view.locator(".vv-trying")).to_have_text(some, timeout=300_000)
     stop.click()
-    expect(stop).to_have_text("Average", timeout=300_000)  # behind the picture that is on trial
-    page.wait_for_timeout(3000)  # what was on its way has arrived
-    told = view.locator(".vv-trying").inner_text()
-    count = int(re.search(r"\d+", told)[0])
-    assert 2 <= count < MANY, "all of them would be no stop"
+    expect(stop).to_have_text("Average", timeout=300_000)  # after the current image
+    page.wait_for_timeout(3000)  # pending responses have arrived
+    status = view.locator(".vv-trying").inner_text()
+    count = int(re.search(r"\d+", status)[0])
+    assert 2 <= count < MANY, "the evaluation did not stop early"
     expect(view.locator(".vv-ranking tbody tr:visible")).to_have_count(13)
     with page.expect_download(timeout=60_000) as taken:
         export(page, "trial", ".vv-take")
     table = list(csv.DictReader(io.StringIO(taken.value.path().read_text())))
-    assert {row["pictures"] for row in table} == {str(count)}, "figure and table are of the same pictures"
+    assert {row["pictures"] for row in table} == {str(count)}, "figure and table use different images"
     page.wait_for_timeout(3000)
-    assert view.locator(".vv-trying").inner_text() == told, "it has stopped"
+    assert view.locator(".vv-trying").inner_text() == status, "the evaluation continued after the stop"

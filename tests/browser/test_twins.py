@@ -1,4 +1,4 @@
-"""The lesson of the paper's table 8, as somebody meets it: from a view to the twins on the same picture."""
+"""The lesson of table 8 of the paper: models that differ only in position embeddings, on the same image."""
 
 import re
 
@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Server, choose_sample, copy_checkpoint, ready
 from vitviz.traces.samples import samples
 
-WHOLE = "[data-experiment]:not([data-experiment=''])"
+FINISHED = "[data-experiment]:not([data-experiment=''])"
 PROBABILITIES = """(cell) => [...window.vitviz.views]
   .find((view) => view.root.closest('#' + cell)).ui.run.points
   .map(([shuffled]) => shuffled.means.probability[0])"""
@@ -18,7 +18,7 @@ NAMES = [one.name for one in samples()]
 @pytest.mark.parametrize(
     ("tab", "place"), [("positions", "#vitviz-positions"), ("tour", "#vitviz-tour")], ids=lambda one: one
 )
-def test_a_view_leads_to_the_twins_on_the_same_picture(open_page, tab, place):
+def test_view_links_to_twin_checkpoints_on_same_image(open_page, tab, place):
     page = open_page(f"?tab={tab}" + ("&step=6" if tab == "tour" else ""), wait=False)
     ready(page, tab)
     choose_sample(page, NAMES.index("astronaut"))
@@ -29,7 +29,7 @@ def test_a_view_leads_to_the_twins_on_the_same_picture(open_page, tab, place):
         expect(twin).to_have_attribute("data-checkpoint", f"vitviz-positions-{name}-0")
     page.wait_for_function("() => location.search.includes('kind=shuffle')")
     assert "tab=experiment" in page.url and "sample=astronaut" in page.url
-    page.get_by_role("button", name="← ").click()  # back to where it led from, one checkpoint as before
+    page.get_by_role("button", name="← ").click()  # back to the view and its single checkpoint
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "vitviz-tiny"
     )
@@ -38,7 +38,7 @@ def test_a_view_leads_to_the_twins_on_the_same_picture(open_page, tab, place):
     expect(page.locator(".vv-way")).to_be_hidden()
 
 
-def test_shuffling_moves_the_answer_of_the_twin_that_knows_places_alone(open_page):
+def test_shuffling_changes_only_the_model_with_positions(open_page):
     page = open_page(
         "?sample=coffee&checkpoint=vitviz-positions-none-0&second=vitviz-positions-1d-0"
         "&tab=experiment&kind=shuffle",
@@ -47,24 +47,24 @@ def test_shuffling_moves_the_answer_of_the_twin_that_knows_places_alone(open_pag
     spread = {}
     for cell in ("vitviz-experiment", "vitviz-second-experiment"):
         page.locator(f"#{cell} .vv-go").click()
-        page.locator(f"#{cell} {WHOLE}").wait_for(state="attached", timeout=60_000)
-        answers = page.evaluate(PROBABILITIES, cell)
-        assert len(answers) == 4  # whole, and in 4, 16 and 64 pieces
-        spread[cell] = max(answers) - min(answers)
+        page.locator(f"#{cell} {FINISHED}").wait_for(state="attached", timeout=60_000)
+        probabilities = page.evaluate(PROBABILITIES, cell)
+        assert len(probabilities) == 4  # unshuffled, and 4, 16 and 64 pieces
+        spread[cell] = max(probabilities) - min(probabilities)
     assert spread["vitviz-experiment"] < 1e-5 and spread["vitviz-second-experiment"] > 0.01
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def server_without_twins(tmp_path_factory):
     weights = tmp_path_factory.mktemp("weights")
     copy_checkpoint(weights / "vitviz-tiny")
     with Server("--weights", str(weights), "--device", "cpu") as server:
         yield server
 
 
-def test_where_there_are_no_twins_nothing_leads_to_them(browser, alone):
+def test_no_link_to_twins_without_twin_checkpoints(browser, server_without_twins):
     page = browser.new_page()
-    page.goto(f"{alone.url}?tab=positions")
+    page.goto(f"{server_without_twins.url}?tab=positions")
     ready(page, "positions")
     expect(page.locator("#vitviz-positions .vv-leads")).to_be_hidden()
     page.close()

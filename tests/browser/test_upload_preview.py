@@ -1,4 +1,4 @@
-"""One screen: at the sizes of a projector and of common screens nothing of a view has to be scrolled to."""
+"""Every view fits one screen without scrolling at common sizes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.browser.conftest import open_tab, ready
 from tests.browser.helpers import SIZES
 from vitviz.views import GROUPS, VIEWS
 
-DRAWN = [view.slug for view in VIEWS if view.slug != "tour"]  # the tour is a text with figures
-LEAST = 0.16  # of the window, all panels of the drawing together
-ALIKE = "vitviz-tiny@0"  # the same model before its training
+SLUGS = [view.slug for view in VIEWS if view.slug != "tour"]  # the tour is mainly text
+MIN_AREA = 0.16  # fraction of the window for all panels of a figure
+UNTRAINED = "vitviz-tiny@0"  # the same model before its training
 
-# The boxes of what has to be in view, and the area of the drawing's panels inside the window and their cells.
+# Parts that must be visible, and the visible area of the panels of a figure.
 MEASURE = """(slug) => {
   const root = document.documentElement;
   const shown = (node) => getComputedStyle(node).visibility !== 'hidden';
@@ -61,63 +61,63 @@ MEASURE = """(slug) => {
 }"""
 
 
-def settled(page, slug: str, count: int = 1) -> list[str]:
-    """What is wrong once the room has been taken: a busy machine takes it in several steps, so a fault is one
-    that stays.
-    """
+def lasting_faults(page, slug: str, count: int = 1) -> list[str]:
+    """Return the faults that remain when the layout is stable. A busy machine lays out in several steps."""
     ready(page, slug)
     if count == 2:
         page.locator(f"#vitviz-second-{slug} [data-ready]").wait_for(state="visible")
-    if slug == "trial":  # each is drawn from its first method on, which a busy machine takes a while to try
+    if slug == "trial":  # drawn when the first method is evaluated
         for place in ("", "second-")[:count]:
             page.locator(f"#vitviz-{place}trial .vv-ranking tbody tr").first.wait_for(timeout=300_000)
-    found, end = None, time.monotonic() + 30
+    measures, end = None, time.monotonic() + 30
     while True:
         page.wait_for_timeout(250)
-        before, found = found, page.evaluate(MEASURE, slug)
-        told = faults(found, count)
-        if (found == before and not told) or time.monotonic() > end:
-            return [f"{slug}: {fault}" for fault in told]
+        before, measures = measures, page.evaluate(MEASURE, slug)
+        current = faults(measures, count)
+        if (measures == before and not current) or time.monotonic() > end:
+            return [f"{slug}: {fault}" for fault in current]
 
 
-def faults(found: dict, count: int) -> list[str]:
-    told = [f"not in view whole: {part}" for part in found["hidden"]]
-    if (found["count"], found["film"], found["groups"]) != (count, 1, len(GROUPS)) or not found["tabs"]:
-        told.append(f"{found['count']} figures, {found['film']} films, tabs: {found['tabs']}")
-    if found["share"] < LEAST:
-        told.append(f"the drawing has {found['share']:.1%} of the window, less than {LEAST:.0%}")
-    if max(found["scrolls"]) > 0:
-        told.append(f"the page scrolls by {found['scrolls']}")
-    return told
+def faults(measures: dict, count: int) -> list[str]:
+    lines = [f"not in view whole: {part}" for part in measures["hidden"]]
+    if (measures["count"], measures["film"], measures["groups"]) != (count, 1, len(GROUPS)) or not measures[
+        "tabs"
+    ]:
+        lines.append(f"{measures['count']} figures, {measures['film']} films, tabs: {measures['tabs']}")
+    if measures["share"] < MIN_AREA:
+        lines.append(f"the drawing has {measures['share']:.1%} of the window, less than {MIN_AREA:.0%}")
+    if max(measures["scrolls"]) > 0:
+        lines.append(f"the page scrolls by {measures['scrolls']}")
+    return lines
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_every_view_is_one_screen(open_page, count):
-    """Each at every size; the one that it is first drawn at goes round from view to view."""
-    path = "?tab=patches" + (f"&second={ALIKE}" if count == 2 else "")
-    page, told = open_page(path), []
-    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # else it draws both in one figure
-    for number, view in enumerate(view for view in VIEWS if view.slug in DRAWN):
+def test_every_view_fits_one_screen(open_page, count):
+    """The size at which a view is first drawn alternates between views."""
+    path = "?tab=patches" + (f"&second={UNTRAINED}" if count == 2 else "")
+    page, problems = open_page(path), []
+    page.evaluate("vitviz.memory.compared = { against: 'own' }")  # the default draws both in one figure
+    for number, view in enumerate(view for view in VIEWS if view.slug in SLUGS):
         for turn, (width, height) in enumerate(SIZES[number % 3 :] + SIZES[: number % 3]):
             page.set_viewport_size({"width": width, "height": height})
             open_tab(page, view.title) if not turn else None
-            told += [f"{width} x {height}, {fault}" for fault in settled(page, view.slug, count)]
-    assert told == [], "\n".join(told)
+            problems += [f"{width} x {height}, {fault}" for fault in lasting_faults(page, view.slug, count)]
+    assert problems == [], "\n".join(problems)
 
 
 @pytest.mark.parametrize(("language", "dark"), [("zh-CN", False), ("ko", True)])
-def test_so_it_is_in_every_language_and_theme(open_page, language, dark):
-    page, told = open_page(f"?tab=patches&lang={language}", 1280, 720, dark=dark), []
+def test_every_view_fits_one_screen_in_other_languages_and_themes(open_page, language, dark):
+    page, problems = open_page(f"?tab=patches&lang={language}", 1280, 720, dark=dark), []
     for number, view in enumerate(VIEWS):
-        if view.slug not in DRAWN:
+        if view.slug not in SLUGS:
             continue
         open_tab(page, page.locator("#vitviz-tabs [role=tab]").nth(number).text_content())
-        told += settled(page, view.slug)
-    assert told == [], "\n".join(told)
+        problems += lasting_faults(page, view.slug)
+    assert problems == [], "\n".join(problems)
 
 
-def test_two_trials_that_are_over_are_one_screen(open_page):
-    page = open_page(f"?tab=trial&size=64&second={ALIKE}", 1280, 720, wait=False)
+def test_two_finished_evaluations_fit_one_screen(open_page):
+    page = open_page(f"?tab=trial&size=64&second={UNTRAINED}", 1280, 720, wait=False)
     for cell in ("#vitviz-trial", "#vitviz-second-trial"):
         page.locator(f"{cell} [data-tried*='/']").wait_for(state="attached", timeout=300_000)
-    assert settled(page, "trial", 2) == []
+    assert lasting_faults(page, "trial", 2) == []

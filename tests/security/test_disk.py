@@ -49,7 +49,7 @@ def test_of_uploads_cut_short_or_under_other_names_nothing_stays(http, server, f
     assert http.post("gradio_api/upload", files={"other": ("a.png", bytes(MB))}).status_code == 200
     assert http.post("gradio_api/upload", content=b"no form").status_code == 400
     assert soon(lambda: files(place) == before), files(place) - before
-    assert "Traceback" not in server.said()
+    assert "Traceback" not in server.output()
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_full_disk_is_named_and_recovers(small_disk):
         found = send(15 * MB, 15 * MB)
         assert found.status_code == 507 and "disk for uploads is full" in found.json()["detail"]
         assert send(4 * MB).status_code == 200, "nothing of it stays"
-        assert "Traceback" not in server.said()
+        assert "Traceback" not in server.output()
 
 
 @pytest.mark.processes

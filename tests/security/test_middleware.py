@@ -221,8 +221,8 @@ def test_a_header_gives_the_page_no_other_address(http):
 
 
 def test_answers_to_a_session_that_nobody_has_are_a_message_and_no_trace_back(http, server):
-    before = len(server.said())  # others' attacks on the same server may have left theirs
+    before = len(server.output())  # others' attacks on the same server may have left theirs
     for path in ("queue/data?session_hash=nobody", "queue/data?session_hash=", "call/predict/nobody"):
         said = http.get(f"gradio_api/{path}").text
         assert "session_not_found" in said or "No such event" in said, path
-    assert "Traceback" not in server.said()[before:]
+    assert "Traceback" not in server.output()[before:]
