@@ -178,7 +178,7 @@ def test_cka_error_matches_spread_over_image_sets():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "tokens", "said"),
+    ("first", "second", "tokens", "message"),
     [
         (batches(traces(6, 1), 6), batches(traces(6, 1), 6), "mean", "'mean'; expected one of class,"),
         (batches(traces(6, 1), 6), batches(traces(5, 1), 5), "all", "6 and 5 pictures that are not the"),
