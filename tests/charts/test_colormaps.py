@@ -15,25 +15,25 @@ from vitviz.charts.colormaps import TABLES, colorscale, map_to_rgb
         ("cividis", (0, 34, 78), (254, 232, 56)),
     ],
 )
-def test_tables_are_rgb(name, first, last):
+def test_table_has_known_end_colours(name, first, last):
     table = TABLES[name]
     assert table.shape == (256, 3) and table.dtype == np.uint8
     assert np.abs(table[0].astype(int) - first).max() <= 3 and np.abs(table[-1].astype(int) - last).max() <= 3
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith("balance")])
-def test_lightness_rises_all_along(name):
+def test_lightness_increases_along_table(name):
     lightness = TABLES[name] @ np.array([0.2126, 0.7152, 0.0722])
     assert (np.diff(lightness) > -1.0).all() and lightness[-1] - lightness[0] > 150
 
 
-@pytest.mark.parametrize("name, turn, room", [("balance", 1, 120), ("balance_dark", -1, 100)])
-def test_equal_amounts_for_and_against_differ_equally_from_zero(name, turn, room):
-    lightness = turn * (TABLES[name] @ np.array([0.2126, 0.7152, 0.0722]))
+@pytest.mark.parametrize("name, sign, room", [("balance", 1, 120), ("balance_dark", -1, 100)])
+def test_diverging_table_is_symmetric_in_lightness(name, sign, room):
+    lightness = sign * (TABLES[name] @ np.array([0.2126, 0.7152, 0.0722]))
     assert (np.diff(lightness[:128]) > 0).all() and (np.diff(lightness[128:]) < 0).all(), (
         "the middle is the lightest, or on dark pages the darkest"
     )
-    assert abs(lightness[127]) > 220 if turn > 0 else abs(lightness[127]) < 40
+    assert abs(lightness[127]) > 220 if sign > 0 else abs(lightness[127]) < 40
     assert lightness[127] - lightness[0] > room
     assert np.abs(lightness - lightness[::-1]).max() < 16
     blue, orange = TABLES[name][0].astype(int), TABLES[name][-1].astype(int)
@@ -43,14 +43,14 @@ def test_equal_amounts_for_and_against_differ_equally_from_zero(name, turn, room
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_plotlys_colour_scale_is_the_table(name):
+def test_plotly_colorscale_equals_table(name):
     scale = go.Heatmap(colorscale=colorscale(name)).colorscale  # plotly's own check of the form
-    places, colours = zip(*scale, strict=True)
-    np.testing.assert_allclose(places, np.linspace(0, 1, 256), rtol=1e-12)
+    positions, colours = zip(*scale, strict=True)
+    np.testing.assert_allclose(positions, np.linspace(0, 1, 256), rtol=1e-12)
     np.testing.assert_array_equal([unlabel_rgb(colour) for colour in colours], TABLES[name])
 
 
-def test_values_outside_take_the_ends_and_a_flat_scale_the_first():
+def test_values_outside_range_are_clamped():
     table = TABLES["magma"]
     np.testing.assert_array_equal(
         map_to_rgb(np.array([[-5.0, 5.0]]), 0.0, 1.0, "magma"), [[table[0], table[255]]]
@@ -60,6 +60,6 @@ def test_values_outside_take_the_ends_and_a_flat_scale_the_first():
     )
 
 
-def test_unknown_map_is_named():
+def test_unknown_colormap_raises():
     with pytest.raises(ValueError, match="'jet'.*viridis"):
         map_to_rgb(np.zeros(1), 0.0, 1.0, "jet")

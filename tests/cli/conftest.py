@@ -1,4 +1,4 @@
-"""The program as the installed script runs it, in a folder of its own."""
+"""The installed command-line program, run in a temporary folder."""
 
 import sys
 
@@ -8,15 +8,15 @@ from vitviz.cli import main
 
 
 @pytest.fixture
-def said(monkeypatch, capsys, tmp_path):
-    """Runs the program: (exit status, what it prints, what it tells beside it)."""
+def run_vitviz(monkeypatch, capsys, tmp_path):
+    """Return a function that runs the program: (exit status, standard output, standard error)."""
 
     def run(*arguments):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["vitviz", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_info:
             main()
-        told = capsys.readouterr()
-        return ended.value.code or 0, told.out, told.err
+        captured = capsys.readouterr()
+        return exit_info.value.code or 0, captured.out, captured.err
 
     return run

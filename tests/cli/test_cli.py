@@ -1,4 +1,4 @@
-"""The command line as a user types it."""
+"""Command line as a user types it."""
 
 import io
 import json
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def pictures(tmp_path):
+def image_folder(tmp_path):
     folder = tmp_path / "pictures"
     folder.mkdir()
     for name in ("chelsea", "coffee"):
@@ -25,16 +25,24 @@ def pictures(tmp_path):
     return folder
 
 
-def test_a_survey_is_printed_as_json_and_leaves_its_files(said, pictures, tmp_path):
-    status, printed, told = said(
-        "survey", pictures, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu", "--json"
+def test_survey_prints_json_and_writes_files(run_vitviz, image_folder, tmp_path):
+    status, printed, errors = run_vitviz(
+        "survey",
+        image_folder,
+        "--out",
+        tmp_path / "out",
+        "--measure",
+        "distance",
+        "--device",
+        "cpu",
+        "--json",
     )
-    assert status == 0 and "3 of 3 pictures" in told
+    assert status == 0 and "3 of 3 pictures" in errors
     found = json.loads(printed)
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     expected = (
         sum(
-            vitviz.attention_distance(inspector.trace(pictures / f"{name}.jpg")).double()
+            vitviz.attention_distance(inspector.trace(image_folder / f"{name}.jpg")).double()
             for name in ("chelsea", "coffee")
         )
         / 2
@@ -50,8 +58,8 @@ def test_a_survey_is_printed_as_json_and_leaves_its_files(said, pictures, tmp_pa
         "summary.json",
         "survey.json",
     }
-    status, printed, _ = said(
-        "survey", pictures, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu"
+    status, printed, _ = run_vitviz(
+        "survey", image_folder, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu"
     )
     assert status == 0 and "2 pictures; 1 could not be read" in printed and "report.html" in printed
 
@@ -65,18 +73,22 @@ def test_a_survey_is_printed_as_json_and_leaves_its_files(said, pictures, tmp_pa
         (["nowhere", "--classes", "missing.json"], "missing.json cannot be read"),
     ],
 )
-def test_a_mistake_is_a_sentence(said, tmp_path, arguments, expected):
-    status, printed, told = said("survey", *arguments, "--out", tmp_path / "out")
-    assert status == 1 and expected in told and "Traceback" not in told and printed == ""
+def test_invalid_survey_arguments_print_one_sentence(run_vitviz, tmp_path, arguments, expected):
+    status, printed, errors = run_vitviz("survey", *arguments, "--out", tmp_path / "out")
+    assert status == 1 and expected in errors and "Traceback" not in errors and printed == ""
 
 
 @pytest.mark.processes
-def test_help_names_every_measure_and_loads_no_torch():
+def test_survey_help_lists_measures_without_loading_torch():
     from vitviz.surveys import MEASURES
 
     assert cli.MEASURES == tuple(MEASURES)
-    told = CliRunner().invoke(cli.program, ["survey", "--help"], terminal_width=120).output
-    assert all(f"  {name} " in told for name in MEASURES) and "SOURCE" in told and "Examples:" in told
+    help_text = CliRunner().invoke(cli.program, ["survey", "--help"], terminal_width=120).output
+    assert (
+        all(f"  {name} " in help_text for name in MEASURES)
+        and "SOURCE" in help_text
+        and "Examples:" in help_text
+    )
     code = "import sys, vitviz.cli; print(*{'torch', 'gradio', 'timm', 'numpy'} & set(sys.modules))"
     assert (
         subprocess.run(
@@ -86,7 +98,7 @@ def test_help_names_every_measure_and_loads_no_torch():
     )
 
 
-def test_checkpoints_are_listed():
+def test_checkpoints_lists_shipped_model():
     (tiny,) = json.loads(
         CliRunner().invoke(cli.program, ["checkpoints", "vitviz-tiny", "--here", "--json"]).output
     )
@@ -95,25 +107,25 @@ def test_checkpoints_are_listed():
 
 
 @pytest.mark.processes
-def test_the_page_has_the_same_options_as_the_script():
-    """In processes of their own: the page chooses Gradio's folder before Gradio is imported."""
+def test_app_command_has_options_of_app_script():
+    """Separate processes, because the page sets Gradio's folder before it imports Gradio."""
 
     def run(*asked):
         line = [sys.executable, *asked]
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    script, told = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
-    assert told.split()[:3] == ["Usage:", "vitviz", "app"]
-    assert told.split("Options:")[1] == script.split("Options:")[1]
+    script, command = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
+    assert command.split()[:3] == ["Usage:", "vitviz", "app"]
+    assert command.split("Options:")[1] == script.split("Options:")[1]
 
 
-def test_it_is_installed_as_vitviz():
+def test_pyproject_declares_script_and_extras():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # 3.10 has no tomllib
     assert '\n[project.scripts]\nvitviz = "vitviz.cli:main"\n' in project
     assert '\ndata = ["pyarrow' in project and '\nhub = ["datasets' in project
 
 
-def test_progress_tells_rate_and_time_left(monkeypatch):
+def test_progress_shows_rate_and_time_left(monkeypatch):
     from tqdm.auto import tqdm
 
     from vitviz.surveys.run import progress_bar
@@ -126,16 +138,16 @@ def test_progress_tells_rate_and_time_left(monkeypatch):
         for seconds, done in ((0, 100), (10, 150), (12, 160), (30, 250), (60, 400)):
             now[0] = seconds
             progress(done, 400)
-    said = [line.strip() for line in lines.getvalue().split("\r") if line.strip()]
-    assert said[0].startswith("100 of 400 pictures")
-    assert said[1] == "150 of 400 pictures,  5.00 pictures/s, 00:50 left"
-    assert not any(line.startswith("160") for line in said)
-    assert said[-1].startswith("400 of 400 pictures,  5.00 pictures/s")
+    run_vitviz = [line.strip() for line in lines.getvalue().split("\r") if line.strip()]
+    assert run_vitviz[0].startswith("100 of 400 pictures")
+    assert run_vitviz[1] == "150 of 400 pictures,  5.00 pictures/s, 00:50 left"
+    assert not any(line.startswith("160") for line in run_vitviz)
+    assert run_vitviz[-1].startswith("400 of 400 pictures,  5.00 pictures/s")
 
 
-def test_a_check_prints_its_findings_and_tells_by_its_status(said, small_weights, pictures, tmp_path):
+def test_check_prints_findings_and_exits_with_status_1(run_vitviz, small_weights, image_folder, tmp_path):
     report = tmp_path / "check.html"
-    status, printed, _ = said(
+    status, printed, _ = run_vitviz(
         "check", small_weights / "small", "--out", report, "--device", "cpu", "--limit", "1"
     )
     assert status == 1 and "SERIOUS (weights) The model is untrained" in printed

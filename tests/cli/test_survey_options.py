@@ -1,4 +1,4 @@
-"""Every option of `vitviz survey` reaches the survey, and a stop by hand ends it as a shell expects."""
+"""Every option of `vitviz survey` is passed on, and an interrupt ends the command with status 130."""
 
 import json
 import sys
@@ -11,8 +11,8 @@ from vitviz.cli import main
 
 
 @pytest.fixture
-def asked(monkeypatch, said):
-    """Runs the program; (status, told, what load was asked, what survey was asked)."""
+def run_survey(monkeypatch, run_vitviz):
+    """Return a function that runs the program: (status, output, arguments of load, arguments of survey)."""
 
     def run(*arguments, ends=None):
         seen = {}
@@ -29,15 +29,15 @@ def asked(monkeypatch, said):
 
         monkeypatch.setattr(vitviz, "load", load, raising=False)
         monkeypatch.setattr(vitviz, "survey", survey, raising=False)
-        status, printed, told = said("survey", *arguments)
+        status, printed, told = run_vitviz("survey", *arguments)
         return status, printed + told, seen.get("load"), seen.get("survey")
 
     return run
 
 
-def test_every_option_reaches_the_survey(asked, tmp_path):
+def test_every_option_is_passed_to_survey(run_survey, tmp_path):
     (tmp_path / "classes.json").write_text(json.dumps({"n01": 3}))
-    status, told, load, survey = asked(
+    status, told, load, survey = run_survey(
         "photos", "--out", tmp_path, "-c", "some", "-m", "entropy", "-m", "lens", "--limit", 7, "--seed", 2,
         "--classes", tmp_path / "classes.json", "--size", 224, "--batch", 3, "--device", "cpu",
         "--dtype", "bfloat16", "--weights", tmp_path / "mine", "--workers", 2,
@@ -51,8 +51,8 @@ def test_every_option_reaches_the_survey(asked, tmp_path):
     }  # fmt: skip
 
 
-def test_without_options_it_is_the_usual(asked, tmp_path):
-    _, _, load, survey = asked("photos", "-o", tmp_path)
+def test_defaults_are_passed_to_survey(run_survey, tmp_path):
+    _, _, load, survey = run_survey("photos", "-o", tmp_path)
     survey.pop("progress")
     assert load == {"name": "vitviz-tiny", "device": "auto", "dtype": "float32", "folder": None}
     assert survey == {
@@ -61,18 +61,18 @@ def test_without_options_it_is_the_usual(asked, tmp_path):
     }  # fmt: skip
 
 
-def test_stopped_by_hand_it_says_how_to_go_on(asked, tmp_path):
-    status, told, *_ = asked("photos", "--out", tmp_path, ends=KeyboardInterrupt())
+def test_interrupted_survey_reports_how_to_resume(run_survey, tmp_path):
+    status, told, *_ = run_survey("photos", "--out", tmp_path, ends=KeyboardInterrupt())
     assert status == 130 and f"What is done lies in {tmp_path}; the same command goes on." in told
 
 
-def test_classes_that_are_neither_list_nor_object_are_refused(asked, tmp_path):
+def test_classes_that_are_neither_list_nor_object_are_rejected(run_survey, tmp_path):
     (tmp_path / "classes.json").write_text("3")
-    status, told, _, survey = asked("photos", "--out", tmp_path, "--classes", tmp_path / "classes.json")
+    status, told, _, survey = run_survey("photos", "--out", tmp_path, "--classes", tmp_path / "classes.json")
     assert status == 1 and "neither a list of names nor an object" in told and survey is None
 
 
-def test_here_means_on_this_machine(monkeypatch, capsys):
+def test_here_lists_only_checkpoints_on_disk(monkeypatch, capsys):
     from vitviz import engine
     from vitviz.engine import Checkpoint
 

@@ -13,16 +13,16 @@ from tests.export.helpers import of_gif, of_mp4
 
 @pytest.fixture
 def clip(tmp_path):
-    """Three frames of a tenth of a second."""
+    """Return a clip of three frames of a tenth of a second."""
     photo = np.asarray(vitviz.sample_image("coffee").resize((96, 64)))
     first, *rest = (Image.fromarray(np.roll(photo, 20 * number, axis=1)) for number in range(3))
     first.save(tmp_path / "clip.gif", save_all=True, append_images=rest, duration=100)
     return tmp_path / "clip.gif"
 
 
-def test_a_table_has_a_row_a_frame(said, clip, tmp_path):
-    asked = ("--view", "evidence", "--set", "target=3", "-c", "vitviz-tiny", "--device", "cpu")
-    status, out, _ = said("video", clip, *asked, "-o", "clip.csv")
+def test_csv_has_one_row_per_frame(run_vitviz, clip, tmp_path):
+    options = ("--view", "evidence", "--set", "target=3", "-c", "vitviz-tiny", "--device", "cpu")
+    status, out, _ = run_vitviz("video", clip, *options, "-o", "clip.csv")
     assert status == 0 and "clip.csv" in out
     with (tmp_path / "clip.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -37,12 +37,12 @@ def test_a_table_has_a_row_a_frame(said, clip, tmp_path):
 
 
 @pytest.mark.long
-def test_films_have_every_frame_that_is_asked_for(said, clip, tmp_path):
-    assert said("video", clip, "--step", "2", "--width", "320", "-o", "clip.mp4")[0] == 0
+def test_videos_have_selected_frames(run_vitviz, clip, tmp_path):
+    assert run_vitviz("video", clip, "--step", "2", "--width", "320", "-o", "clip.mp4")[0] == 0
     seen, rate = of_mp4((tmp_path / "clip.mp4").read_bytes(), tmp_path / "again.mp4")
     assert len(seen) == 2 and rate == 5 and seen[0].shape[1] == 320
     assert "from Frame 0, 0.00 s to Frame 2, 0.20 s" in (tmp_path / "clip.txt").read_text(encoding="utf-8")
-    assert said("video", clip, "--start", "0.1", "--width", "320", "-o", "out.gif")[0] == 0
+    assert run_vitviz("video", clip, "--start", "0.1", "--width", "320", "-o", "out.gif")[0] == 0
     assert len(of_gif((tmp_path / "out.gif").read_bytes())[0]) == 2
 
 
@@ -57,7 +57,7 @@ def test_films_have_every_frame_that_is_asked_for(said, clip, tmp_path):
         (("-o", "x.csv", "--set", "start=1"), "with a view's setting"),
     ],
 )
-def test_mistakes_end_with_a_sentence(said, clip, given, words):
-    status, _, told = said("video", clip, *given)
+def test_invalid_video_arguments_print_one_sentence(run_vitviz, clip, given, words):
+    status, _, told = run_vitviz("video", clip, *given)
     assert status == 1 and words in told and "Traceback" not in told
     assert not [name for name in os.listdir(clip.parent) if name.startswith("x.")]

@@ -19,7 +19,9 @@ from vitviz.engine.checkpoint import Loaded
 Fault = Callable[[Inspector], Inspector]
 
 
-def changed(inspector: Inspector, change: Callable[[nn.Module], object] = lambda model: None, **settings):
+def with_changes(
+    inspector: Inspector, change: Callable[[nn.Module], object] = lambda model: None, **settings
+):
     """Return a copy of an inspector with a changed model, preprocessing, labels or head type."""
     placed, model = inspector.placed, copy.deepcopy(inspector.model)
     with torch.no_grad():
@@ -30,78 +32,78 @@ def changed(inspector: Inspector, change: Callable[[nn.Module], object] = lambda
     return Inspector(Loaded(placed.checkpoint, model, preprocessing, **known), "cpu")
 
 
-def _drawn(shape, deviation: float) -> torch.Tensor:
+def _random(shape, deviation: float) -> torch.Tensor:
     return deviation * torch.randn(shape, generator=torch.Generator().manual_seed(3))
 
 
 def other_normalisation(inspector: Inspector) -> Inspector:
     half = inspector.preprocessing.mean == (0.5,) * 3
     mean, std = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)) if half else ((0.5,) * 3, (0.5,) * 3)
-    return changed(inspector, mean=mean, std=std)
+    return with_changes(inspector, mean=mean, std=std)
 
 
 def no_normalisation(inspector: Inspector) -> Inspector:
-    return changed(inspector, mean=(0.0,) * 3, std=(1.0,) * 3)
+    return with_changes(inspector, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
 def reversed_channels(inspector: Inspector) -> Inspector:
-    """The model expects BGR, and is given RGB."""
-    return changed(inspector, lambda model: model.patch_embed.proj.weight.copy_(
+    """The model expects BGR and receives RGB."""
+    return with_changes(inspector, lambda model: model.patch_embed.proj.weight.copy_(
         model.patch_embed.proj.weight.flip(1)
     ))  # fmt: skip
 
 
 def values_to_255(inspector: Inspector) -> Inspector:
     own = inspector.preprocessing
-    return changed(inspector, mean=tuple(m / 255 for m in own.mean), std=tuple(s / 255 for s in own.std))
+    return with_changes(inspector, mean=tuple(m / 255 for m in own.mean), std=tuple(s / 255 for s in own.std))
 
 
 def values_twice_divided(inspector: Inspector) -> Inspector:
     own = inspector.preprocessing
-    return changed(inspector, mean=tuple(m * 255 for m in own.mean), std=tuple(s * 255 for s in own.std))
+    return with_changes(inspector, mean=tuple(m * 255 for m in own.mean), std=tuple(s * 255 for s in own.std))
 
 
 def no_positions(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.pos_embed.zero_())
+    return with_changes(inspector, lambda model: model.pos_embed.zero_())
 
 
 def random_positions(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.pos_embed.copy_(
-        _drawn(model.pos_embed.shape, model.pos_embed.std())
+    return with_changes(inspector, lambda model: model.pos_embed.copy_(
+        _random(model.pos_embed.shape, model.pos_embed.std())
     ))  # fmt: skip
 
 
-def _arranged(inspector: Inspector, change) -> Inspector:
+def _with_position_table(inspector: Inspector, change) -> Inspector:
     grid = inspector.grid()
 
     def positions(model: nn.Module) -> None:
         table = model.pos_embed[:, grid.prefix :].unflatten(1, (grid.rows, grid.cols))
         model.pos_embed[:, grid.prefix :] = change(table).flatten(1, 2).clone()
 
-    return changed(inspector, positions)
+    return with_changes(inspector, positions)
 
 
 def flipped_positions(inspector: Inspector) -> Inspector:
-    return _arranged(inspector, lambda table: table.flip(1))
+    return _with_position_table(inspector, lambda table: table.flip(1))
 
 
 def transposed_positions(inspector: Inspector) -> Inspector:
-    return _arranged(inspector, lambda table: table.transpose(1, 2))
+    return _with_position_table(inspector, lambda table: table.transpose(1, 2))
 
 
 def initial_layer(inspector: Inspector) -> Inspector:
     def initialise(model: nn.Module) -> None:
         for module in model.blocks[len(model.blocks) // 2].modules():
             if isinstance(module, nn.Linear):
-                module.weight.copy_(_drawn(module.weight.shape, 0.02))
+                module.weight.copy_(_random(module.weight.shape, 0.02))
                 module.bias.zero_()
 
-    return changed(inspector, initialise)
+    return with_changes(inspector, initialise)
 
 
 def initial_projection(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.blocks[1].mlp.fc1.weight.copy_(
-        _drawn(model.blocks[1].mlp.fc1.weight.shape, 0.02)
+    return with_changes(inspector, lambda model: model.blocks[1].mlp.fc1.weight.copy_(
+        _random(model.blocks[1].mlp.fc1.weight.shape, 0.02)
     ))  # fmt: skip
 
 
@@ -110,7 +112,7 @@ def zeroed_head(inspector: Inspector) -> Inspector:
         attention = model.blocks[2].attn
         attention.proj.weight[:, attention.head_dim : 2 * attention.head_dim] = 0
 
-    return changed(inspector, zero)
+    return with_changes(inspector, zero)
 
 
 def doubled_head(inspector: Inspector) -> Inspector:
@@ -122,7 +124,7 @@ def doubled_head(inspector: Inspector) -> Inspector:
                 part[start + dim : start + 2 * dim] = part[start : start + dim].clone()
         attention.proj.weight[:, dim : 2 * dim] = attention.proj.weight[:, :dim].clone()
 
-    return changed(inspector, double)
+    return with_changes(inspector, double)
 
 
 def _exchange(model: nn.Module, layer: int) -> None:
@@ -133,23 +135,23 @@ def _exchange(model: nn.Module, layer: int) -> None:
 
 
 def exchanged_query_key(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: [_exchange(model, i) for i in range(len(model.blocks))])
+    return with_changes(inspector, lambda model: [_exchange(model, i) for i in range(len(model.blocks))])
 
 
 def exchanged_in_one_layer(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: _exchange(model, 2))
+    return with_changes(inspector, lambda model: _exchange(model, 2))
 
 
 def overflow(inspector: Inspector) -> Inspector:
-    """Weights were scaled and stored in float16, whose largest number is 65504."""
-    return changed(inspector, lambda model: model.blocks[1].mlp.fc2.weight.copy_(
+    """The weights were scaled and stored in float16, whose largest number is 65504."""
+    return with_changes(inspector, lambda model: model.blocks[1].mlp.fc2.weight.copy_(
         (1e6 * model.blocks[1].mlp.fc2.weight).half().float()
     ))  # fmt: skip
 
 
 def foreign_class_token(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.cls_token.copy_(
-        _drawn(model.cls_token.shape, model.cls_token.std())
+    return with_changes(inspector, lambda model: model.cls_token.copy_(
+        _random(model.cls_token.shape, model.cls_token.std())
     ))  # fmt: skip
 
 
@@ -160,30 +162,32 @@ def wrong_heads(inspector: Inspector) -> Inspector:
             block.attn.head_dim //= 2
             block.attn.scale = block.attn.head_dim**-0.5
 
-    return changed(inspector, halve)
+    return with_changes(inspector, halve)
 
 
 def shifted_labels(inspector: Inspector) -> Inspector:
-    return changed(inspector, labels=(*inspector.labels[1:], inspector.labels[0]))
+    return with_changes(inspector, labels=(*inspector.labels[1:], inspector.labels[0]))
 
 
 def initial_classifier(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.head.weight.copy_(_drawn(model.head.weight.shape, 0.02)))
+    return with_changes(
+        inspector, lambda model: model.head.weight.copy_(_random(model.head.weight.shape, 0.02))
+    )
 
 
 def stale_classifier(inspector: Inspector) -> Inspector:
-    """The classifier of another training: its features come in another order."""
+    """The classifier of another training expects another order of the features."""
     order = torch.randperm(inspector.model.head.in_features, generator=torch.Generator().manual_seed(0))
-    return changed(inspector, lambda model: model.head.weight.copy_(model.head.weight[:, order]))
+    return with_changes(inspector, lambda model: model.head.weight.copy_(model.head.weight[:, order]))
 
 
 def sigmoid_of_softmax(inspector: Inspector) -> Inspector:
-    return changed(inspector, head_type="sigmoid")
+    return with_changes(inspector, head_type="sigmoid")
 
 
 def softmax_of_sigmoid(inspector: Inspector) -> Inspector:
-    """A head for several labels, whose logits are far below 0 for absent classes, is read as a softmax."""
-    return changed(inspector, lambda model: model.head.bias.sub_(8))
+    """A multi-label head with logits far below 0 for absent classes is interpreted as a softmax."""
+    return with_changes(inspector, lambda model: model.head.bias.sub_(8))
 
 
 def untrained(inspector: Inspector) -> Inspector:
@@ -198,7 +202,7 @@ def untrained(inspector: Inspector) -> Inspector:
                 module.reset_parameters()
         nn.init.trunc_normal_(model.pos_embed, std=0.02)
 
-    return changed(inspector, initialise)
+    return with_changes(inspector, initialise)
 
 
 def qkv_grouped_by_head(inspector: Inspector) -> Inspector:
@@ -210,7 +214,7 @@ def qkv_grouped_by_head(inspector: Inspector) -> Inspector:
                 rows = part.clone().unflatten(0, (3, block.attn.num_heads, -1))
                 part.copy_(rows.transpose(0, 1).flatten(0, 2))
 
-    return changed(inspector, regroup)
+    return with_changes(inspector, regroup)
 
 
 def initial_norms(inspector: Inspector) -> Inspector:
@@ -219,11 +223,11 @@ def initial_norms(inspector: Inspector) -> Inspector:
             if isinstance(module, nn.LayerNorm):
                 module.reset_parameters()
 
-    return changed(inspector, initialise)
+    return with_changes(inspector, initialise)
 
 
 def transposed_filters(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.patch_embed.proj.weight.copy_(
+    return with_changes(inspector, lambda model: model.patch_embed.proj.weight.copy_(
         model.patch_embed.proj.weight.transpose(2, 3).clone()
     ))  # fmt: skip
 
@@ -232,7 +236,7 @@ def reversed_layers(inspector: Inspector) -> Inspector:
     def reverse(model: nn.Module) -> None:
         model.blocks = nn.Sequential(*list(model.blocks)[::-1])
 
-    return changed(inspector, reverse)
+    return with_changes(inspector, reverse)
 
 
 def four_bits(inspector: Inspector) -> Inspector:
@@ -242,11 +246,11 @@ def four_bits(inspector: Inspector) -> Inspector:
                 step = module.weight.abs().max() / 7
                 module.weight.copy_((module.weight / step).round() * step)
 
-    return changed(inspector, quantise)
+    return with_changes(inspector, quantise)
 
 
 def average_pooling(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: setattr(model, "global_pool", "avg"))
+    return with_changes(inspector, lambda model: setattr(model, "global_pool", "avg"))
 
 
 def active_dropout(inspector: Inspector) -> Inspector:
@@ -254,17 +258,19 @@ def active_dropout(inspector: Inspector) -> Inspector:
         for block in model.blocks:
             block.mlp.drop1.p = 0.1
 
-    faulty = changed(inspector, activate)
+    faulty = with_changes(inspector, activate)
     faulty.model.train()  # an inspector sets eval mode when it is made
     return faulty
 
 
 def copied_layer(inspector: Inspector) -> Inspector:
-    return changed(inspector, lambda model: model.blocks[3].load_state_dict(model.blocks[2].state_dict()))
+    return with_changes(
+        inspector, lambda model: model.blocks[3].load_state_dict(model.blocks[2].state_dict())
+    )
 
 
 def tight_crop(inspector: Inspector) -> Inspector:
-    return changed(inspector, crop_pct=0.4)
+    return with_changes(inspector, crop_pct=0.4)
 
 
 # fault -> keys of the findings that name it

@@ -25,8 +25,8 @@ def samples(inspector):
     return subject.images_of(inspector, None)
 
 
-def named(inspector, images, expected):
-    """Return the places of the verdicts, up to the expected one or the end of the input's checks."""
+def verdicts_until(inspector, images, expected):
+    """Return the names of the verdicts, up to the expected one or the end of the input's checks."""
     verdicts = []
     for found in check.findings(inspector, images):
         verdicts += [found.name] if found.severity != "number" else []
@@ -36,7 +36,7 @@ def named(inspector, images, expected):
 
 
 @pytest.fixture
-def short(monkeypatch):
+def without_long_checks(monkeypatch):
     """Leave out the maps and the alternatives that need many passes."""
     kept = {**check.CHECKS, "input": check.CHECKS["input"][:3]}
     kept.pop("maps")
@@ -44,7 +44,7 @@ def short(monkeypatch):
 
 
 @pytest.mark.long
-def test_the_healthy_model_has_no_serious_finding(inspector, samples, short):
+def test_healthy_model_has_no_serious_finding(inspector, samples, without_long_checks):
     found = list(check.findings(inspector, samples))
     assert [one.name for one in found if one.severity == "serious"] == []
     assert {one.group for one in found} == {"weights", "input", "head", "attention", "numbers"}
@@ -61,20 +61,20 @@ def test_the_healthy_model_has_no_serious_finding(inspector, samples, short):
     ],
     ids=lambda fault: fault.__name__,
 )  # fmt: skip
-def test_a_planted_fault_is_the_first_or_second_finding(inspector, samples, fault):
+def test_planted_fault_is_first_or_second_finding(inspector, samples, fault):
     expected = faults.EXPECTED[fault]
-    verdicts = named(fault(inspector), samples, expected)
+    verdicts = verdicts_until(fault(inspector), samples, expected)
     assert any(name in expected for name in verdicts[:2]), verdicts
 
 
 @pytest.mark.slow
-def test_the_whole_check_of_the_healthy_model_has_no_serious_finding(inspector):
+def test_full_check_of_healthy_model_has_no_serious_finding(inspector):
     report = vitviz.check(inspector)
     assert report.serious == () and {one.group for one in report.findings} == set(check.CHECKS)
     assert not [one for one in report.findings if one.name == "not_checked"]
 
 
-def test_shifted_labels_are_named_with_the_shift(inspector, samples):
+def test_shifted_labels_are_reported_with_shift(inspector, samples):
     prediction = int(inspector.trace(samples[0].image).logits.argmax())
     wrong = frozenset({prediction - 1})
     images = [subject.CheckedImage(samples[0].image, wrong)] * 4
@@ -82,19 +82,19 @@ def test_shifted_labels_are_named_with_the_shift(inspector, samples):
     assert found.name == "shifted_labels" and found.severity == "serious" and "+1" in found.sentence
 
 
-def test_a_sigmoid_head_that_affirms_half_of_the_classes_is_found(inspector, samples):
+def test_sigmoid_head_with_many_positive_classes_is_serious(inspector, samples):
     given = faults.sigmoid_of_softmax(inspector)
     (found,) = head.head_type(subject.CheckSubject(given, samples[:2], "frozen"))
     assert found.severity == "serious" and found.number > head.YES
 
 
-def test_a_head_for_several_labels_is_noted(inspector, samples):
+def test_softmax_of_multilabel_head_is_noted(inspector, samples):
     given = faults.softmax_of_sigmoid(inspector)
     (found,) = head.head_type(subject.CheckSubject(given, samples[:2], "frozen"))
     assert (found.name, found.severity) == ("head_type", "note")
 
 
-def test_singular_values_of_random_matrices_follow_one_law_whatever_their_entries():
+def test_singular_values_separate_random_from_learned_matrices():
     generator = torch.Generator().manual_seed(5)
     mean, spread = weights.random_values(300, 200)
     for drawn in (
@@ -114,7 +114,7 @@ def test_singular_values_of_random_matrices_follow_one_law_whatever_their_entrie
 
 
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
-def test_information_is_that_of_plain_loops(kind):
+def test_information_matches_loops(kind):
     logits = 3 * torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1))
 
     def entropy(shares):
@@ -137,7 +137,7 @@ def test_information_is_that_of_plain_loops(kind):
 
 
 @pytest.mark.parametrize("verdict", [True, False])
-def test_a_gain_is_serious_only_if_a_t_test_over_images_says_so(verdict):
+def test_gain_is_serious_only_if_t_test_is_significant(verdict):
     generator = torch.Generator().manual_seed(0)
     own = 2 * torch.eye(6)[None] + 0.1 * torch.randn(1, 6, 6, generator=generator)
     lucky = own.clone()
@@ -158,7 +158,7 @@ def test_a_gain_is_serious_only_if_a_t_test_over_images_says_so(verdict):
         assert found.number > inputs.GAIN and "better" in found.sentence
 
 
-def compared(inspector, name):
+def alternative_outputs(inspector, name):
     """Return the outputs of every alternative of a comparison by name, on random values."""
     given = subject.CheckSubject(inspector, (), "frozen")
     size = inspector.preprocessing.size
@@ -180,24 +180,24 @@ def compared(inspector, name):
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_the_right_alternative_restores_the_outputs_of_the_healthy_model(inspector, fault, name, alternative):
-    faulty, outputs = compared(fault(inspector), name)
+def test_matching_alternative_restores_healthy_outputs(inspector, fault, name, alternative):
+    faulty, outputs = alternative_outputs(fault(inspector), name)
     own = inspector.model(faulty.inputs().flatten(0, 1)).unflatten(0, (2, 1))
     torch.testing.assert_close(outputs[alternative], own, rtol=1e-4, atol=1e-4)
     assert (faulty.own_outputs - own).abs().max() > 0.1
 
 
-def test_the_share_of_an_image_that_a_crop_keeps_is_that_of_its_shorter_side(inspector, samples):
+def test_crop_share_is_measured_on_shorter_side(inspector, samples):
     for share in (0.5, 0.9):
-        given = faults.changed(inspector, crop_pct=share)
+        given = faults.with_changes(inspector, crop_pct=share)
         padding, found = inputs.crop(subject.CheckSubject(given, samples[:2], "frozen"))
         assert (padding.name, padding.number, padding.severity) == ("padding", 0, "number")
         assert found.number == pytest.approx(share, abs=0.01)
         assert found.severity == ("note" if share < inputs.CROPPED else "number")
 
 
-def test_padding_is_the_share_of_the_input_outside_the_image(inspector, samples):
-    given = faults.changed(inspector, crop_mode="border", crop_pct=1.0)
+def test_padding_is_share_of_input_outside_image(inspector, samples):
+    given = faults.with_changes(inspector, crop_mode="border", crop_pct=1.0)
     wide = [one for one in samples if one.image.width > one.image.height][:1]
     padding, crop = inputs.crop(subject.CheckSubject(given, wide, "frozen"))
     image = wide[0].image
@@ -205,7 +205,7 @@ def test_padding_is_the_share_of_the_input_outside_the_image(inspector, samples)
     assert padding.severity == "note" and crop.number == pytest.approx(image.width / image.height, abs=0.02)
 
 
-def test_position_structure_is_that_of_plain_loops():
+def test_position_structure_matches_loops():
     grid, table = Grid(3, 4, (8, 8)), torch.randn(12, 6, generator=torch.Generator().manual_seed(2)).double()
     rows = (table - table.mean(dim=0)).numpy()
     near, every = [], []
@@ -218,13 +218,13 @@ def test_position_structure_is_that_of_plain_loops():
     assert found == pytest.approx(np.mean(near) - np.mean(every), abs=1e-6)
 
 
-def test_contrast_is_that_of_plain_loops():
+def test_contrast_matches_loops():
     logits = torch.randn(3, 20, generator=torch.Generator().manual_seed(4))
     each = [(max(row) - np.mean(row)) / np.std(row) for row in logits.tolist()]
     assert head.contrast(logits) == pytest.approx(np.mean(each), rel=1e-6)
 
 
-def test_the_probability_of_hits_is_the_sum_over_all_outcomes():
+def test_probability_of_hits_sums_over_all_outcomes():
     shares = [0.9, 0.2, 0.6, 0.35]
     expected = np.zeros(5)
     for outcome in itertools.product((0, 1), repeat=4):
@@ -234,7 +234,7 @@ def test_the_probability_of_hits_is_the_sum_over_all_outcomes():
     np.testing.assert_allclose(head.probability_of_hits(shares), expected, atol=1e-12)
 
 
-def test_outlier_tokens_are_named_with_their_first_layer(inspector, samples):
+def test_outlier_tokens_are_reported_with_first_layer(inspector, samples):
     from vitviz.diagnostics import attention
 
     def enlarge(tokens):
@@ -250,13 +250,13 @@ def test_outlier_tokens_are_named_with_their_first_layer(inspector, samples):
     assert token_norms(given.traces[0])[5, 50] > 10 * token_norms(given.traces[0])[4, 50]
 
 
-def test_a_check_that_is_ended_computes_nothing_more(inspector, monkeypatch):
+def test_ended_check_runs_no_forward_pass(inspector, monkeypatch):
     monkeypatch.setattr(type(inspector), "trace", lambda *given, **more: pytest.fail("a pass was run"))
     report = vitviz.check(inspector, on_finding=lambda found: False)
     assert [one.name for one in report.findings] == ["not_finite"] and report.images == 4
 
 
-def test_images_are_thinned_out_evenly_and_labels_are_read(small_inspector, tmp_path, photo):
+def test_image_limit_keeps_classes_balanced_and_labelled(small_inspector, tmp_path, photo):
     for label in (0, 3):
         (tmp_path / f"class {label}").mkdir()
         for number in range(6):
@@ -265,21 +265,21 @@ def test_images_are_thinned_out_evenly_and_labels_are_read(small_inspector, tmp_
     assert [set(one.truth) for one in found] == [{0}, {0}, {3}, {3}]
 
 
-def test_wrong_arguments_are_named(inspector):
+def test_unknown_method_or_no_images_raise(inspector):
     with pytest.raises(VitvizError, match="'lime'; expected one of"):
         vitviz.check(inspector, method="lime")
     with pytest.raises(VitvizError, match="no image to check"):
         vitviz.check(inspector, images=[])
 
 
-def test_verdicts_need_a_finite_number_beyond_the_threshold():
+def test_verdict_requires_finite_number_beyond_threshold():
     given = ("name", "head", 2.0, 1.0, "bad", "good", "do")
     assert verdict_of(*given).severity == "serious" and verdict_of(*given, below=True).severity == "number"
     missing = verdict_of("name", "head", float("nan"), 1.0, "bad", "good", "do")
     assert (missing.severity, missing.sentence, missing.advice) == ("number", "good", "")
 
 
-def test_a_report_ranks_serious_findings_first_and_is_saved_as_one_file(tmp_path):
+def test_report_ranks_serious_findings_first_and_escapes_html(tmp_path):
     found = [
         Finding("a", "weights", "number", "All weights are finite."),
         Finding("b", "input", "note", "Note this."),
@@ -296,7 +296,7 @@ def test_a_report_ranks_serious_findings_first_and_is_saved_as_one_file(tmp_path
     assert "Load it again." in Reader(report._repr_html_()).said
 
 
-def test_randomisation_of_a_trace_equals_that_of_its_image(small_inspector, photo):
+def test_parameter_randomisation_of_trace_equals_that_of_image(small_inspector, photo):
     asked = {"target": 0, "methods": ["input_gradient"], "blocks": (0, 2), "seeds": (0,)}
     of_image = parameter_randomisation(small_inspector, photo, **asked)
     of_trace = parameter_randomisation(small_inspector, small_inspector.trace(photo), **asked)

@@ -1,4 +1,4 @@
-"""Freed memory stays with the process: taking it again makes no page faults."""
+"""Freed memory stays with the process, so that allocating it again causes no page faults."""
 
 import os
 import platform
@@ -23,8 +23,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def faults(how: str) -> int:
-    """With glibc's threshold as it begins: how far it raises it by itself depends on what lies where."""
+def page_faults(how: str) -> int:
+    """Fix glibc's initial threshold: how far glibc raises it depends on the layout of memory."""
     given = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(128 * 2**10)}
     line = [sys.executable, "-c", CODE, how]
     return int(subprocess.run(line, env=given, capture_output=True, text=True, check=True).stdout)
@@ -32,6 +32,6 @@ def faults(how: str) -> int:
 
 @pytest.mark.processes
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc has these settings")
-def test_memory_taken_again_makes_no_page_faults():
-    usual, kept = faults("usual"), faults("keep")
-    assert usual > 10_000 and kept < usual / 100
+def test_kept_memory_causes_few_page_faults():
+    default, kept = page_faults("usual"), page_faults("keep")
+    assert default > 10_000 and kept < default / 100

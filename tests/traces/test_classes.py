@@ -1,4 +1,4 @@
-"""Classes as a value and as a file."""
+"""Classes as values and as files."""
 
 import json
 import pickle
@@ -11,20 +11,20 @@ from safetensors.torch import save_file
 from vitviz import Classes
 from vitviz.errors import VitvizError
 
-GIVEN = Classes(["a cat", "ネコ, 🐈"], [[3.0, 4.0, 0.0], [0.0, -2.0, 0.0]], "sigmoid", 12.5, -3.25, "mine")
+CLASSES = Classes(["a cat", "ネコ, 🐈"], [[3.0, 4.0, 0.0], [0.0, -2.0, 0.0]], "sigmoid", 12.5, -3.25, "mine")
 
 
 @pytest.mark.parametrize("name", ["classes.npz", "classes.safetensors"])
-def test_what_is_saved_is_loaded(tmp_path, name):
-    GIVEN.save(tmp_path / name)
+def test_saved_classes_are_loaded_equal(tmp_path, name):
+    CLASSES.save(tmp_path / name)
     found = Classes.load(tmp_path / name)
-    assert found == GIVEN and hash(found) == hash(GIVEN) and found.labels == ("a cat", "ネコ, 🐈")
+    assert found == CLASSES and hash(found) == hash(CLASSES) and found.labels == ("a cat", "ネコ, 🐈")
     assert (found.score, found.scale, found.bias, found.model) == ("sigmoid", 12.5, -3.25, "mine")
     torch.testing.assert_close(found.vectors, torch.tensor([[0.6, 0.8, 0.0], [0.0, -1.0, 0.0]]))
-    assert found != Classes(found.labels, found.vectors) and found == pickle.loads(pickle.dumps(GIVEN))
+    assert found != Classes(found.labels, found.vectors) and found == pickle.loads(pickle.dumps(CLASSES))
 
 
-def test_vectors_of_ones_own_need_no_more_than_labels(tmp_path):
+def test_files_with_labels_and_vectors_get_defaults(tmp_path):
     np.savez(tmp_path / "own.npz", labels=np.array(["one"]), vectors=np.array([[2, 0]]))
     save_file({"vectors": torch.tensor([[2.0, 0.0]])}, tmp_path / "own.safetensors", {"labels": '["one"]'})
     for name in ("own.npz", "own.safetensors"):
@@ -33,7 +33,7 @@ def test_vectors_of_ones_own_need_no_more_than_labels(tmp_path):
         assert found.vectors.tolist() == [[1.0, 0.0]]
 
 
-def test_pickles_and_what_holds_no_classes_are_refused(tmp_path):
+def test_pickles_and_files_without_classes_raise(tmp_path):
     path = tmp_path / "classes.npz"
     np.savez(path, labels=np.array(["one", None], dtype=object), vectors=np.ones((2, 3)))
     with pytest.raises(VitvizError, match="holds no classes .*pickle"):
@@ -46,14 +46,14 @@ def test_pickles_and_what_holds_no_classes_are_refused(tmp_path):
             (tmp_path / name).write_bytes(content)
             with pytest.raises(VitvizError, match="holds no classes"):
                 Classes.load(tmp_path / name)
-    for what in (lambda: Classes.load(tmp_path / "none.npz"), lambda: Classes.load(tmp_path / "a.pt"),
-                 lambda: GIVEN.save(tmp_path / "a.pt")):  # fmt: skip
+    for call in (lambda: Classes.load(tmp_path / "none.npz"), lambda: Classes.load(tmp_path / "a.pt"),
+                 lambda: CLASSES.save(tmp_path / "a.pt")):  # fmt: skip
         with pytest.raises(VitvizError, match="none.npz holds no classes|ending in .npz or .safetensors"):
-            what()
+            call()
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "given, message",
     [
         ((["one"], [[1.0], [2.0]]), "1 labels and vectors of shape"),
         (([], np.ones((0, 3))), "one vector for each label"),
@@ -64,6 +64,6 @@ def test_pickles_and_what_holds_no_classes_are_refused(tmp_path):
         ((["one"], [[1.0]], "softmax", 1.0, float("inf")), "and a number"),
     ],
 )
-def test_what_cannot_be_is_told(given, said):
-    with pytest.raises(VitvizError, match=said):
+def test_invalid_classes_raise(given, message):
+    with pytest.raises(VitvizError, match=message):
         Classes(*given)

@@ -1,4 +1,4 @@
-"""Old public names are still found, with a warning."""
+"""Old public names work with a warning."""
 
 import importlib
 import pickle
@@ -11,7 +11,7 @@ from vitviz._deprecated import NAMES
 
 
 @pytest.mark.parametrize("old", sorted(NAMES))
-def test_old_name_is_the_new_one(old):
+def test_old_name_warns_and_returns_new_object(old):
     package, _, name = old.rpartition(".")
     module = importlib.import_module(package)
     if package not in ("vitviz", "vitviz.analyses", "vitviz.surveys", "vitviz.notebook"):
@@ -23,7 +23,7 @@ def test_old_name_is_the_new_one(old):
 
 def test_pickle_written_under_old_names_loads(trace, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("vitviz.record")]:
-        monkeypatch.delitem(sys.modules, name)  # a module that is imported already does not warn again
+        monkeypatch.delitem(sys.modules, name)  # a module that is already imported does not warn again
     data = pickle.dumps(trace, protocol=0)
     for new, old in (
         (b"vitviz.traces.", b"vitviz.record."),
@@ -39,7 +39,7 @@ def test_pickle_written_under_old_names_loads(trace, monkeypatch):
     assert type(again) is vitviz.Trace and (again.logits == trace.logits).all()
 
 
-def test_old_parameter_is_read(inspector, photo):
+def test_old_parameter_name_is_accepted(inspector, photo):
     ablation = vitviz.Ablation(heads=[(0, 0)])
     expected = inspector.trace(photo, ablation=ablation)
     with pytest.warns(DeprecationWarning, match="without= is ablation= now"):

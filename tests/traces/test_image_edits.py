@@ -1,4 +1,4 @@
-"""The grammar of strokes: what it writes it reads, and nothing else."""
+"""Grammar of image edits: parsing inverts writing, and invalid text is rejected."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -36,22 +36,22 @@ strokes = st.one_of(
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(strokes, max_size=6))
-def test_what_is_written_is_read(each):
-    found = ImageEdits(tuple(each))
-    assert ImageEdits.parse(found.text()) == found and bool(found) == bool(each)
+def test_parse_inverts_text(each):
+    edits = ImageEdits(tuple(each))
+    assert ImageEdits.parse(edits.text()) == edits and bool(edits) == bool(each)
 
 
 @given(st.text("brushmoveaniyct._-0123456789 f", max_size=40))
-def test_what_is_read_is_written_the_same(text):
+def test_text_of_parsed_edits_is_unchanged(text):
     try:
-        found = ImageEdits.parse(text)
+        edits = ImageEdits.parse(text)
     except VitvizError as error:
         assert "Given" in str(error) and "expected" in str(error)
     else:
-        assert found.text() == " ".join(text.split())
+        assert edits.text() == " ".join(text.split())
 
 
-REFUSED = """
+INVALID = """
 brush_24.1.1
 brush.mean_24 brush.mean_24.1 brush.mean_0.1.1 brush.mean_-3.1.1 brush.red_3.1.1 brush.FF8800_3.1.1
 brush.noise_3.1.1 brush.noise01_3.1.1 brush.mean_10000.1.1 erase.mean_3.1.1 move_0.0.8.8.1 move_0.0.0.8.1.1
@@ -61,17 +61,23 @@ move_0.0.8.8.1.1.8.8.1.1.2.2.3 move_0.0.8.8.1.1.1.1.2.2.9.9
 onto_0.0.8.8.1.1 onto.a-b_0.0.8.8.1.1 onto.coffee_0.0.8.8 move.coffee_0.0.8.8.1.1
 shift _1.1 smudge_3.1.1 shift_1,1
 """.split()
-MORE = [5, None, "x" * 20_001, " ".join(["shift_1.1"] * (MOST + 1)), "shift_1.\N{FULLWIDTH DIGIT ONE}"]
+INVALID_VALUES = [
+    5,
+    None,
+    "x" * 20_001,
+    " ".join(["shift_1.1"] * (MOST + 1)),
+    "shift_1.\N{FULLWIDTH DIGIT ONE}",
+]
 
 
-@pytest.mark.parametrize("text", [*REFUSED, *MORE])
-def test_anything_else_is_refused_with_what_was_given_and_expected(text):
+@pytest.mark.parametrize("text", [*INVALID, *INVALID_VALUES])
+def test_invalid_edits_raise_with_expected_form(text):
     with pytest.raises(VitvizError, match=r"Given .*expected "):
         ImageEdits.parse(text)
 
 
-def test_a_photograph_of_ones_own_leaves_no_server_by_its_key():
+def test_public_text_hides_key_of_uploaded_image():
     key = "0a" * 20
-    found = ImageEdits.parse(f"hue_1 onto.{key}_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2")
-    assert (found.own, found.ground) == (key, "coffee") and not ImageEdits.parse("hue_1").ground
-    assert found.told().text() == "hue_1 onto.other_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2"
+    edits = ImageEdits.parse(f"hue_1 onto.{key}_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2")
+    assert (edits.own, edits.ground) == (key, "coffee") and not ImageEdits.parse("hue_1").ground
+    assert edits.told().text() == "hue_1 onto.other_0.0.8.8.1.1 onto.coffee_0.0.8.8.1.1 hue_2"

@@ -1,4 +1,4 @@
-"""A pass tells how far it is to whoever asked, and to nobody else."""
+"""Progress of a forward pass is reported to its listener only."""
 
 import pytest
 
@@ -7,16 +7,16 @@ from tests.engine.small import small
 from vitviz.traces import progress
 
 
-def test_a_pass_tells_its_layers_in_their_order():
-    inspector, told = inspect(small(depth=3)), []
-    with progress.to(lambda done, of: told.append((done, of))):
+def test_pass_reports_layers_in_order_to_its_listener_only():
+    inspector, reports = inspect(small(depth=3)), []
+    with progress.to(lambda done, of: reports.append((done, of))):
         inspector.trace(noise())
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert reports == [(1, 3), (2, 3), (3, 3)]
     inspector.trace(noise())
-    assert len(told) == 3
+    assert len(reports) == 3
 
 
-def test_the_one_who_asked_last_is_told_and_the_one_before_again_after_it():
+def test_innermost_progress_listener_receives_reports():
     outer, inner = [], []
     with progress.to(lambda *far: outer.append(far)):
         progress.tell(1, 2)

@@ -1,4 +1,4 @@
-"""What is taken away, as a link has it."""
+"""Ablations as text, as in links."""
 
 import itertools
 import random
@@ -12,14 +12,14 @@ from vitviz.traces.runs import HEADS_AS, LARGEST, PATCHES_AS, Ablation
 @pytest.mark.parametrize(
     "text", ["at=1.3 other=cat", "heads=5", "layers=2", "patches=", "mlps=1 mlps=2", "mlps=²"]
 )
-def test_what_no_link_has_is_refused(text):
+def test_invalid_ablation_text_raises(text):
     with pytest.raises(VitvizError, match="expected"):
         Ablation.parse(text)
     assert Ablation.parse("at=1 other=cat") == Ablation(at=0, other="cat")
 
 
-def drawn(rng: random.Random) -> dict:
-    """Fields of a Without in any order, with repetitions and with what has no effect."""
+def random_fields(rng: random.Random) -> dict:
+    """Return fields of an Ablation in any order, with repetitions and with fields that have no effect."""
     given = {
         "heads": [(rng.randrange(3), rng.choice([0, 1, LARGEST - 1])) for _ in range(rng.randrange(4))],
         "mlps": [rng.randrange(3) for _ in range(rng.randrange(3))],
@@ -36,7 +36,7 @@ def test_parse_inverts_text_for_every_value():
     rng, seen = random.Random(0), 0
     for _ in range(2_000):
         try:
-            without = Ablation(**drawn(rng))
+            without = Ablation(**random_fields(rng))
         except VitvizError as refused:
             assert "no other picture" in str(refused)
             continue
@@ -46,7 +46,7 @@ def test_parse_inverts_text_for_every_value():
     assert seen > 1_000
 
 
-def test_equal_passes_have_one_text_however_they_are_written():
+def test_equal_ablations_have_one_canonical_text():
     equal = (
         ("heads=1.1_8.2", "heads=8.2_1.1", "heads=01.1_8.02_1.1", "heads=1.1_8.2 patches_as=blur other=cat"),
         ("patches=3.17 patches_as=mean", "patches_as=mean patches=17.3.3", "patches=17.3  patches_as=mean"),
@@ -65,7 +65,7 @@ def test_equal_passes_have_one_text_however_they_are_written():
         assert Ablation.parse(one) != Ablation.parse(another)
 
 
-def test_what_no_text_could_carry_is_refused():
+def test_ablation_that_text_cannot_express_raises():
     for wrong in ({"heads": [(LARGEST, 0)]}, {"at": 0, "other": "\ud83d"}, {"mlps": [LARGEST]}):
         with pytest.raises(VitvizError, match=r"expected|half a character"):
             Ablation(**wrong)

@@ -1,6 +1,4 @@
-"""The sample photographs: the pictures that scikit-image means, with the credits that it gives, and no
-download.
-"""
+"""Sample images: equal to scikit-image's data, with its credits, without a download."""
 
 import subprocess
 import sys
@@ -17,14 +15,14 @@ SIZES = {"chelsea": (451, 300), "coffee": (600, 400), "astronaut": (512, 512), "
 
 
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
-def test_samples_are_scikit_images_own(sample):
-    picture = sample_image(sample.name)
-    assert (picture.mode, picture.size) == ("RGB", SIZES[sample.name])
-    assert np.array_equal(np.asarray(picture), getattr(skimage.data, sample.name)())
+def test_samples_equal_scikit_image_data(sample):
+    image = sample_image(sample.name)
+    assert (image.mode, image.size) == ("RGB", SIZES[sample.name])
+    assert np.array_equal(np.asarray(image), getattr(skimage.data, sample.name)())
 
 
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
-def test_credits_are_those_of_scikit_images_documentation(sample):
+def test_credits_match_scikit_image_documentation(sample):
     documentation = " ".join(getattr(skimage.data, sample.name).__doc__.split())
     for word in sample.credit.replace("courtesy of ", "").split(", "):
         assert word in documentation, word
@@ -35,20 +33,20 @@ def test_samples_need_no_network(monkeypatch):
     assert all(sample_image(sample.name).width > 400 for sample in samples())
 
 
-def test_the_page_features_a_sample_that_the_shipped_model_names_right_and_a_known_mistake():
+def test_featured_samples_are_one_correct_and_one_mistaken():
     model, wrong = vitviz.load("vitviz-tiny", device="cpu"), set()
     for sample in samples():
         trace = model.trace(sample_image(sample.name))
-        fitting = sample.truth(trace.labels)
-        if fitting and trace.prediction not in fitting:
+        true_classes = sample.truth(trace.labels)
+        if true_classes and trace.prediction not in true_classes:
             wrong.add(sample.name)
         if sample.name == FEATURED[0]:
-            assert trace.logits.softmax(-1)[fitting].sum() >= 0.6
+            assert trace.logits.softmax(-1)[true_classes].sum() >= 0.6
     assert wrong == {sample.name for sample in samples() if "vitviz-tiny" in sample.mistaken_by}
     assert FEATURED[0] not in wrong and FEATURED[1] in wrong
 
 
-def test_an_unknown_sample_is_named():
+def test_unknown_sample_raises_with_known_names():
     with pytest.raises(
         ImageError, match="no sample 'dog': expected one of chelsea, coffee, astronaut, rocket"
     ):
@@ -56,7 +54,7 @@ def test_an_unknown_sample_is_named():
 
 
 @pytest.mark.processes
-def test_naming_the_samples_imports_no_picture_library():
+def test_listing_samples_imports_no_image_library():
     code = (
         "import sys, vitviz.traces.samples as s; s.samples();"
         " print([m for m in ('PIL', 'skimage', 'numpy', 'torch') if m in sys.modules])"

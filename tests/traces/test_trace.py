@@ -11,7 +11,7 @@ from vitviz.traces.trace import Bias
 
 
 @pytest.mark.parametrize("grid", oracle.GRIDS, ids=oracle.grid_id)
-def test_attention_is_the_softmax_over_the_keys(grid):
+def test_attention_is_softmax_over_keys(grid):
     trace = example_trace(grid, layers=2, heads=3, seed=1)
     expected = oracle.all_attention(trace)
     for layer in range(2):
@@ -19,7 +19,7 @@ def test_attention_is_the_softmax_over_the_keys(grid):
         torch.testing.assert_close(trace.attention(layer).sum(dim=-1), torch.ones(3, grid.tokens))
 
 
-def test_the_output_is_the_weighted_values():
+def test_output_is_weighted_values():
     call = example_trace(oracle.GRIDS[1], seed=1).layers[0]
     weights, values = oracle.attention_of(call), call.v.double().numpy()
     expected = [[sum(weights[h, i, j] * values[h, j] for j in range(7)) for i in range(7)] for h in range(2)]
@@ -27,7 +27,7 @@ def test_the_output_is_the_weighted_values():
 
 
 @pytest.mark.parametrize("block", [1, 5, 512])
-def test_rows_in_blocks_are_the_same_attention(block):
+def test_attention_rows_in_blocks_equal_attention(block):
     trace = example_trace(oracle.GRIDS[3], heads=3, seed=1)
     found = torch.full_like(trace.attention(1), float("nan"))
     for head, rows, weights in trace.attention_rows(1, block):
@@ -35,7 +35,7 @@ def test_rows_in_blocks_are_the_same_attention(block):
     torch.testing.assert_close(found, trace.attention(1))
 
 
-def test_some_rows_and_heads_of_a_biased_call():
+def test_slices_of_biased_attention_equal_full_weights():
     call = example_trace(oracle.GRIDS[1], heads=3, seed=1).layers[0]
     index = torch.arange(49).reshape(7, 7) % 5
     table = Bias(table=torch.arange(15.0).reshape(3, 5), index=index)
@@ -46,14 +46,14 @@ def test_some_rows_and_heads_of_a_biased_call():
 
 
 @pytest.mark.parametrize("layer", [-1, 2])
-def test_a_layer_that_does_not_exist_is_said(layer):
+def test_unknown_layer_raises(layer):
     trace = example_trace(oracle.GRIDS[0])
-    for look in (trace.layer, trace.attention, lambda layer: list(trace.attention_rows(layer))):
+    for function in (trace.layer, trace.attention, lambda layer: list(trace.attention_rows(layer))):
         with pytest.raises(IndexError, match="example has layers 0 to 1"):
-            look(layer)
+            function(layer)
 
 
-def test_the_likeliest_classes():
+def test_top_returns_most_probable_classes():
     trace = replace(
         example_trace(oracle.GRIDS[0]), logits=torch.tensor([0.0, 2.0, 1.0]), labels=("cat", "dog", "owl")
     )
@@ -65,7 +65,7 @@ def test_the_likeliest_classes():
     assert replace(trace, logits=None).top() == [] and replace(trace, logits=torch.zeros(0)).top() == []
 
 
-def test_its_bytes_are_those_of_its_tensors():
+def test_nbytes_sums_all_tensors():
     grid = oracle.GRIDS[1]  # 7 tokens, 6 patches of 8 x 8 pixels
     trace = example_trace(grid, layers=2, heads=2, width=4)
     layers, tokens, patches, picture = 2 * 3 * 2 * 7 * 4, 3 * 7 * 8, 6 * 8, 24 * 16 * 3
@@ -76,7 +76,7 @@ def test_its_bytes_are_those_of_its_tensors():
     assert with_pooling.nbytes - trace.nbytes == 4 * (2 * 1 * 4 + 2 * 2 * 7 * 4 + 6 * 8)
 
 
-def test_a_view_of_a_batch_counts_all_that_it_keeps_and_is_pickled_alone():
+def test_batch_view_counts_full_storage_and_pickles_alone():
     trace, shared = example_trace(oracle.GRIDS[1], seed=1), torch.randn(50, 3, 2, 7, 4)
     q, k, v = shared[7]
     viewed = replace(
@@ -92,7 +92,7 @@ def test_a_view_of_a_batch_counts_all_that_it_keeps_and_is_pickled_alone():
     torch.testing.assert_close(again.tokens, viewed.tokens)
 
 
-def test_it_can_be_pickled():
+def test_trace_survives_pickling():
     trace = example_trace(oracle.GRIDS[3], seed=1)
     again = pickle.loads(pickle.dumps(trace))
     torch.testing.assert_close(again.attention(0), trace.attention(0))
