@@ -1,4 +1,4 @@
-"""What a name means, to a friend and to a stranger."""
+"""Resolution of checkpoint names, for trusted and untrusted callers."""
 
 from pathlib import Path
 
@@ -22,21 +22,21 @@ def weights(tmp_path):
         ("vit_base_patch16_224", "vit_base_patch16_224.augreg2_in21k_ft_in1k"),
         ("timm/deit_tiny_patch16_224.fb_in1k", "deit_tiny_patch16_224.fb_in1k"),
         ("hf-hub:timm/deit_tiny_patch16_224.fb_in1k", "deit_tiny_patch16_224.fb_in1k"),
-        ("vit_base_patch16_224_in21k", "vit_base_patch16_224.augreg_in21k"),  # a name that timm has replaced
+        ("vit_base_patch16_224_in21k", "vit_base_patch16_224.augreg_in21k"),  # an old timm name
     ],
 )
 @pytest.mark.parametrize("trusted", [True, False])
-def test_timm_names_are_found_by_anybody(name, found, trusted, weights):
+def test_timm_name_is_resolved(name, found, trusted, weights):
     assert find_checkpoint(name, weights, trusted=trusted).name == found
 
 
 @pytest.mark.parametrize("name", ["mine", "plain.safetensors", "plain", "deit_tiny"])
 @pytest.mark.parametrize("trusted", [True, False])
-def test_local_names_are_found_by_anybody(name, trusted, weights):
+def test_local_name_is_resolved(name, trusted, weights):
     assert find_checkpoint(name, weights, trusted=trusted).name.partition(".")[0] == name.partition(".")[0]
 
 
-def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
+def test_trusted_caller_may_use_paths_and_other_repositories(weights, tmp_path):
     elsewhere = save_checkpoint(tmp_path / "elsewhere", CONFIG)
     assert find_checkpoint(str(elsewhere), weights).location == str(elsewhere)
     assert find_checkpoint(f"local-dir:{elsewhere}", weights).architecture == "vit_tiny_patch16_224"
@@ -53,7 +53,7 @@ def test_paths_and_other_repositories_are_found_for_a_friend(weights, tmp_path):
     )
 
 
-def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch):
+def test_untrusted_name_cannot_leave_weights_folder(weights, tmp_path, monkeypatch):
     outside = save_checkpoint(tmp_path / "outside", CONFIG)
     (weights / "link").symlink_to(outside)
     (weights / "link.safetensors").symlink_to(outside / "model.safetensors")
@@ -91,7 +91,7 @@ def test_a_strangers_name_cannot_leave_the_folder(weights, tmp_path, monkeypatch
     assert not {"link", "link.safetensors", "inner", "beside"} & set(local_checkpoints(weights))
 
 
-def test_unknown_names_tell_what_is_close(weights):
+def test_unknown_name_error_suggests_similar_names(weights):
     with pytest.raises(CheckpointError, match="Close to it: vitviz-tiny"):
         find_checkpoint("vitviz-tinny", weights)
     with pytest.raises(CheckpointError, match="vit_base_patch16_224"):
@@ -100,18 +100,18 @@ def test_unknown_names_tell_what_is_close(weights):
         find_checkpoint("???", weights)
 
 
-def test_unknown_tags_tell_which_there_are(weights):
+def test_unknown_tag_error_lists_tags(weights):
     with pytest.raises(CheckpointError, match=r"deit_tiny_patch16_224\.fb_in1k"):
         find_checkpoint("deit_tiny_patch16_224.nope", weights)
 
 
 @pytest.mark.parametrize("name", ["nothing.pth", "./nothing", "/nothing/there"])
-def test_a_path_that_is_not_there_is_told(name, weights):
+def test_missing_path_is_reported(name, weights):
     with pytest.raises(CheckpointError, match="There is no file or folder"):
         find_checkpoint(name, weights)
 
 
-def test_a_path_without_weights_is_told(tmp_path):
+def test_folder_without_weights_is_reported(tmp_path):
     with pytest.raises(CheckpointError, match="expected one file ending in"):
         find_checkpoint(str(tmp_path))
 
@@ -129,14 +129,14 @@ def test_a_path_without_weights_is_told(tmp_path):
         ("resnet50.a1_in1k", "has no attention"),
     ],
 )
-def test_what_is_no_plain_vit_is_refused_with_the_reason(name, reason, weights):
+def test_unsupported_architecture_is_rejected_with_reason(name, reason, weights):
     with pytest.raises(UnsupportedModel, match=reason):
         find_checkpoint(name, weights)
     with pytest.raises(UnsupportedModel, match=reason):
         find_checkpoint("mine", weights, architecture=name)
 
 
-def test_an_architecture_that_is_asked_for_takes_precedence(weights):
+def test_explicit_architecture_overrides_config(weights):
     assert (
         find_checkpoint("mine", weights, architecture="deit_tiny_patch16_224").architecture
         == "deit_tiny_patch16_224"
@@ -145,7 +145,7 @@ def test_an_architecture_that_is_asked_for_takes_precedence(weights):
         find_checkpoint("mine", weights, architecture="deit_tny_patch16_224")
 
 
-def test_a_home_that_nobody_has_is_told(weights):
+def test_unknown_home_folder_is_reported(weights):
     with pytest.raises(CheckpointError, match="There is no file or folder '~nosuchuser/x.pth'"):
         find_checkpoint("~nosuchuser/x.pth", weights)
 
@@ -177,7 +177,7 @@ def folder_with(root, config: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_one_odd_entry_does_not_hide_the_others(kind, weights, monkeypatch):
+def test_odd_entry_does_not_hide_other_checkpoints(kind, weights, monkeypatch):
     before = {checkpoint.name for checkpoint in checkpoints(weights)}
     ODD[kind](weights)
     if kind == "somebody else's folder":  # as for a user who is not root

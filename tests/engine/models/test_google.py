@@ -1,4 +1,4 @@
-"""Google's archives against timm's own loader of them."""
+"""Google's .npz archives against timm's own loader."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from vitviz.errors import CheckpointError, UnsupportedModel
 def google_arrays(width=128, heads=2, depth=2, patch=8, grid=4, classes=7, big_vision=False):
     rng = np.random.default_rng(0)
 
-    def some(*shape):
+    def random_array(*shape):
         return (0.1 * rng.standard_normal(shape)).astype(np.float32)
 
     mha, mlp, second = (
@@ -25,43 +25,46 @@ def google_arrays(width=128, heads=2, depth=2, patch=8, grid=4, classes=7, big_v
         else ("MultiHeadDotProductAttention_1", "MlpBlock_3", "LayerNorm_2")
     )
     arrays = {
-        "embedding/kernel": some(patch, patch, 3, width),
-        "embedding/bias": some(width),
-        "cls": some(1, 1, width),
-        "pos_embedding" if big_vision else "Transformer/posembed_input/pos_embedding": some(
+        "embedding/kernel": random_array(patch, patch, 3, width),
+        "embedding/bias": random_array(width),
+        "cls": random_array(1, 1, width),
+        "pos_embedding" if big_vision else "Transformer/posembed_input/pos_embedding": random_array(
             1, grid * grid + 1, width
         ),
-        "Transformer/encoder_norm/scale": some(width),
-        "Transformer/encoder_norm/bias": some(width),
-        "head/kernel": some(width, classes),
-        "head/bias": some(classes),
+        "Transformer/encoder_norm/scale": random_array(width),
+        "Transformer/encoder_norm/bias": random_array(width),
+        "head/kernel": random_array(width, classes),
+        "head/bias": random_array(classes),
     }
     for layer in range(depth):
         block = f"Transformer/encoderblock_{layer}"
         for norm in ("LayerNorm_0", second):
-            arrays |= {f"{block}/{norm}/scale": some(width), f"{block}/{norm}/bias": some(width)}
+            arrays |= {
+                f"{block}/{norm}/scale": random_array(width),
+                f"{block}/{norm}/bias": random_array(width),
+            }
         for role in ("query", "key", "value"):
             arrays |= {
-                f"{block}/{mha}/{role}/kernel": some(width, heads, width // heads),
-                f"{block}/{mha}/{role}/bias": some(heads, width // heads),
+                f"{block}/{mha}/{role}/kernel": random_array(width, heads, width // heads),
+                f"{block}/{mha}/{role}/bias": random_array(heads, width // heads),
             }
         arrays |= {
-            f"{block}/{mha}/out/kernel": some(heads, width // heads, width),
-            f"{block}/{mha}/out/bias": some(width),
+            f"{block}/{mha}/out/kernel": random_array(heads, width // heads, width),
+            f"{block}/{mha}/out/bias": random_array(width),
         }
         arrays |= {
-            f"{block}/{mlp}/Dense_0/kernel": some(width, 4 * width),
-            f"{block}/{mlp}/Dense_0/bias": some(4 * width),
+            f"{block}/{mlp}/Dense_0/kernel": random_array(width, 4 * width),
+            f"{block}/{mlp}/Dense_0/bias": random_array(4 * width),
         }
         arrays |= {
-            f"{block}/{mlp}/Dense_1/kernel": some(4 * width, width),
-            f"{block}/{mlp}/Dense_1/bias": some(width),
+            f"{block}/{mlp}/Dense_1/kernel": random_array(4 * width, width),
+            f"{block}/{mlp}/Dense_1/bias": random_array(width),
         }
     return arrays
 
 
-def stacked(arrays):
-    """big_vision's scanned layers: one array for all blocks."""
+def stack_layers(arrays):
+    """Stack the arrays of all layers, as big_vision's scanned layers do."""
     first = "Transformer/encoderblock_0/"
     names = [name.removeprefix(first) for name in arrays if name.startswith(first)]
     layers = {
@@ -77,12 +80,12 @@ ARCHIVES = {
     "paper": (google_arrays(heads=4), ""),
     "optimiser": (google_arrays(heads=4), "opt/target/"),
     "big_vision": (google_arrays(heads=4, big_vision=True), "params/"),
-    "big_vision stacked": (stacked(google_arrays(heads=4, big_vision=True)), "params/"),
+    "big_vision stacked": (stack_layers(google_arrays(heads=4, big_vision=True)), "params/"),
 }
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_google_archive_equals_timms_own_loader(kind, tmp_path):
+def test_google_archive_equals_timm_loader(kind, tmp_path):
     arrays, prefix = ARCHIVES[kind]
     path = tmp_path / "Ti_8.npz"
     np.savez(path, **{prefix + name: value for name, value in arrays.items()})
@@ -94,7 +97,7 @@ def test_google_archive_equals_timms_own_loader(kind, tmp_path):
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5)
 
 
-def test_google_classifier_behind_a_representation_layer_is_left_out_and_said(tmp_path):
+def test_google_representation_layer_is_dropped_with_note(tmp_path):
     arrays = google_arrays() | {
         "pre_logits/kernel": np.ones((128, 128), np.float32),
         "pre_logits/bias": np.ones(128, np.float32),
@@ -104,7 +107,7 @@ def test_google_classifier_behind_a_representation_layer_is_left_out_and_said(tm
     assert loaded.model.num_classes == 0 and "representation layer" in loaded.checkpoint.note
 
 
-def test_google_array_too_many_is_named(tmp_path):
+def test_unexpected_google_array_is_named(tmp_path):
     np.savez(
         tmp_path / "a.npz",
         **google_arrays(),
@@ -114,7 +117,7 @@ def test_google_array_too_many_is_named(tmp_path):
         load(find_checkpoint(str(tmp_path / "a.npz")))
 
 
-def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
+def test_google_hybrid_stem_equals_timm_loader(tmp_path):
     from timm.models.vision_transformer_hybrid import _create_vision_transformer_hybrid, _resnetv2
 
     def hybrid():
@@ -153,18 +156,20 @@ def test_google_hybrid_stem_equals_timms_own_loader(tmp_path):
         )
     np.savez(tmp_path / "r.npz", **arrays)
     model.load_pretrained(str(tmp_path / "r.npz"))
-    mine, _, _ = google.to_timm({name: torch.from_numpy(value) for name, value in arrays.items()}, "r.npz")
-    assert mine.keys() == model.state_dict().keys()
+    converted, _, _ = google.to_timm(
+        {name: torch.from_numpy(value) for name, value in arrays.items()}, "r.npz"
+    )
+    assert converted.keys() == model.state_dict().keys()
     for name, value in model.state_dict().items():
-        assert torch.equal(mine[name], value), name
+        assert torch.equal(converted[name], value), name
 
 
 @sweep("key", sorted(google_arrays(depth=1)), quick=3)
 @pytest.mark.parametrize(
     "damage", [lambda a: a[..., :1], lambda a: a.ravel(), lambda a: a[None], lambda a: np.float32(0)]
 )
-def test_arrays_of_other_shapes_are_told(key, damage, tmp_path):
-    """Whatever is wrong with one array, the answer is a sentence, or a model that answers."""
+def test_google_array_of_other_shape_is_rejected_or_loads(key, damage, tmp_path):
+    """Damage to one array must give an error message or a model with finite logits."""
     arrays = google_arrays(depth=1)
     np.savez(tmp_path / "mine.npz", **{**arrays, key: damage(arrays[key])})
     try:

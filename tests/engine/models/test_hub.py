@@ -1,4 +1,4 @@
-"""What comes of asking the hub: a whole file, or a sentence within seconds."""
+"""Downloads from the hub: a complete file, or an error message within seconds."""
 
 import socket
 
@@ -17,7 +17,7 @@ def hub():
 
 @pytest.fixture(scope="module")
 def results(hub, tmp_path_factory):
-    """All scenes that need nothing of their own, at the same time in one process."""
+    """Run all downloads that need no preparation concurrently in one process."""
     cache = tmp_path_factory.mktemp("cache")
     repos = [
         "good",
@@ -35,23 +35,23 @@ def results(hub, tmp_path_factory):
         "lying",
     ]
     calls = [(f"some/{repo}", {}) for repo in repos] + [("some/stalling", {"stall": 1.5}), ("no such", {})]
-    found = run_script(f"print(json.dumps(attempts(*{calls!r})))", hub, cache)
-    return {name.removeprefix("some/"): value for name, value in found.items()} | {"cache": cache}
+    outcomes = run_script(f"print(json.dumps(attempts(*{calls!r})))", hub, cache)
+    return {name.removeprefix("some/"): value for name, value in outcomes.items()} | {"cache": cache}
 
 
-def test_good_download_arrives_whole_and_is_cached(results):
+def test_download_arrives_complete_and_cached(results):
     assert results["good"]["size"] == len(CONTENT) and results["good"]["cached"]
     assert results["good"]["seen"][-1] == [len(CONTENT), len(CONTENT)]
 
 
-def test_slow_download_tells_its_bytes_on_the_way(results):
+def test_slow_download_reports_progress(results):
     done = [done for done, _ in results["slow"]["seen"]]
     assert results["slow"]["size"] == len(CONTENT)
     assert done == sorted(done) and any(0 < bytes_done < len(CONTENT) for bytes_done in done)
     assert {total for _, total in results["slow"]["seen"]} == {len(CONTENT)}
 
 
-def test_silent_hub_is_told_within_five_seconds(results):
+def test_silent_hub_is_reported_within_five_seconds(results):
     assert (
         "did not answer within 4.5 seconds" in results["silent"]["error"] and results["silent"]["seconds"] < 5
     )
@@ -71,53 +71,55 @@ def test_silent_hub_is_told_within_five_seconds(results):
         ("no such", "cannot be a repository's name"),
     ],
 )
-def test_refusals_are_clear_and_quick(kind, words, results):
+def test_rejected_request_is_reported_clearly_and_quickly(kind, words, results):
     assert words in results[kind]["error"] and results[kind]["seconds"] < 5 and not results[kind]["cached"]
 
 
-def test_only_a_missing_file_is_told_apart_so_that_another_can_be_tried(results):
+def test_missing_file_has_its_own_error_type(results):
     assert results["empty"]["kind"] == "NoSuchFile" and results["unknown"]["kind"] == "HubError"
 
 
-def test_download_that_breaks_off_leaves_nothing_that_looks_whole(results):
+def test_interrupted_download_leaves_no_cached_file(results):
     assert "broke off" in results["breaking"]["error"] and not results["breaking"]["cached"]
 
 
-def test_download_that_stands_still_is_given_up(results):
+def test_stalled_download_is_given_up(results):
     assert "stood still for 1.5 seconds" in results["stalling"]["error"] and not results["stalling"]["cached"]
     assert results["stalling"]["seconds"] < 5 and results["stalling"]["seen"][-1][0] > 0
 
 
-def test_wrong_hash_is_thrown_away(results):
+def test_file_with_wrong_hash_is_deleted(results):
     assert "hash" in results["lying"]["error"] and not results["lying"]["cached"]
     assert not [path for path in (results["cache"] / "hub").rglob("*lying*/blobs/*") if path.is_file()]
 
 
-def test_what_is_cached_needs_no_network(results):
-    found = run_script(
+def test_cached_file_needs_no_network(results):
+    outcomes = run_script(
         "print(json.dumps([attempt('some/good'), attempt('some/other')]))",
         "http://127.0.0.1:9",
         results["cache"],
     )
-    assert found[0]["size"] == len(CONTENT)
-    assert "cannot be reached" in found[1]["error"] and found[1]["seconds"] < 5
+    assert outcomes[0]["size"] == len(CONTENT)
+    assert "cannot be reached" in outcomes[1]["error"] and outcomes[1]["seconds"] < 5
 
 
 def test_offline_switch_is_respected(results):
-    found = run_script(
+    outcomes = run_script(
         "print(json.dumps([attempt('some/good'), attempt('some/other')]))",
         "http://127.0.0.1:9",
         results["cache"],
         HF_HUB_OFFLINE="1",
     )
-    assert found[0]["size"] == len(CONTENT) and "HF_HUB_OFFLINE forbids" in found[1]["error"]
+    assert outcomes[0]["size"] == len(CONTENT) and "HF_HUB_OFFLINE forbids" in outcomes[1]["error"]
 
 
-def test_socket_that_accepts_and_never_answers_is_told_within_five_seconds(tmp_path):
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        found = run_script(
-            "print(json.dumps(attempt('some/good')))", f"http://127.0.0.1:{deaf.getsockname()[1]}", tmp_path
+def test_unresponsive_socket_is_reported_within_five_seconds(tmp_path):
+    with socket.socket() as unresponsive:
+        unresponsive.bind(("127.0.0.1", 0))
+        unresponsive.listen()
+        result = run_script(
+            "print(json.dumps(attempt('some/good')))",
+            f"http://127.0.0.1:{unresponsive.getsockname()[1]}",
+            tmp_path,
         )
-    assert "did not answer" in found["error"] and found["seconds"] < 5
+    assert "did not answer" in result["error"] and result["seconds"] < 5

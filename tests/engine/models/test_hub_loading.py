@@ -1,4 +1,4 @@
-"""Checkpoints that the hub delivers, from the name to the logits."""
+"""Checkpoints loaded from the hub, from name to logits."""
 
 import json
 
@@ -33,13 +33,13 @@ print(json.dumps({
 
 
 @pytest.mark.processes
-def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
+def test_timm_and_other_repositories_load_from_hub(tmp_path):
     import timm
     import torch
     from safetensors.torch import save
 
-    theirs = timm.create_model("test_vit", pretrained=False).eval()
-    mine = timm.create_model("test_vit", pretrained=False, img_size=32, num_classes=3).eval()
+    timm_model = timm.create_model("test_vit", pretrained=False).eval()
+    other_model = timm.create_model("test_vit", pretrained=False, img_size=32, num_classes=3).eval()
     config = {
         "architecture": "test_vit",
         "num_classes": 3,
@@ -48,7 +48,7 @@ def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
     }
     weights = {
         model: save({name: value.contiguous() for name, value in model.state_dict().items()})
-        for model in (theirs, mine)
+        for model in (timm_model, other_model)
     }
 
     class TwoRepositories(Hub):
@@ -61,28 +61,31 @@ def test_a_timm_name_and_a_strangers_repository_load_from_the_hub(tmp_path):
             return (
                 json.dumps(config).encode()
                 if self.path.endswith(".json")
-                else weights[mine if "mine" in self.path else theirs]
+                else weights[other_model if "mine" in self.path else timm_model]
             )
 
     Hub.asked.clear()
     with served(TwoRepositories) as endpoint:
-        found = run_script(
+        result = run_script(
             LOAD, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         )
-    assert Hub.asked[-1] == "GET /asked-for-the-second-time"  # what was loaded once needs no hub any more
+    # a loaded checkpoint needs no further request
+    assert Hub.asked[-1] == "GET /asked-for-the-second-time"
     with torch.no_grad():
-        assert found["logits"] == pytest.approx(
-            theirs(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), abs=1e-5
+        assert result["logits"] == pytest.approx(
+            timm_model(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), abs=1e-5
         )
-        assert found["mine"] == pytest.approx(mine(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)
+        assert result["mine"] == pytest.approx(
+            other_model(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5
+        )
     assert (
-        found["labels"] == 1000
-        and found["mine_labels"] == ["a", "b", "c"]
-        and found["seen"] == len(weights[theirs])
+        result["labels"] == 1000
+        and result["mine_labels"] == ["a", "b", "c"]
+        and result["seen"] == len(weights[timm_model])
     )
-    assert "test_vit.r160_in1k" in found["on_disk"]
+    assert "test_vit.r160_in1k" in result["on_disk"]
     assert (
-        "no repository" in found["refused"]
-        and "On this machine:" in found["refused"]
-        and "test_vit.r160_in1k" in found["refused"]
+        "no repository" in result["refused"]
+        and "On this machine:" in result["refused"]
+        and "test_vit.r160_in1k" in result["refused"]
     )

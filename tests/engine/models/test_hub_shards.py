@@ -1,4 +1,4 @@
-"""A repository in several files on the hub: all of them arrive, or the one that does not is named."""
+"""A sharded repository on the hub: all shards arrive, or the missing shard is named."""
 
 import json
 
@@ -31,7 +31,7 @@ CONFIG = {"architecture": "test_vit", "num_classes": 3, "model_args": {"img_size
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    """The model, and its files as bytes by name."""
+    """Return the model and the content of its files by name."""
     import timm
     from huggingface_hub import save_torch_state_dict
 
@@ -47,8 +47,10 @@ def shards(tmp_path_factory):
 
 @pytest.fixture
 def hub(shards):
-    """someone/whole has all files, someone/lacking not the second shard, someone/leading an index that leads
-    elsewhere.
+    """Serve three repositories.
+
+    someone/whole has all files, someone/lacking misses the second shard, and the index of someone/leading
+    points outside the repository.
     """
     files = shards[1]
     index = json.loads(files["model.safetensors.index.json"])
@@ -74,42 +76,44 @@ def hub(shards):
         yield endpoint
 
 
-def load(endpoint, cache, *names, **environment):
+def load_from_hub(endpoint, cache, *names, **environment):
     path = f"import sys; sys.path.insert(0, {str(ROOT)!r}); NAMES = {names!r}\n"
     return run_script(LOAD, endpoint, cache, prelude=path, **environment)
 
 
-def test_all_shards_arrive_and_are_told_as_one_download(hub, shards, tmp_path):
+def test_shards_arrive_and_progress_covers_all(hub, shards, tmp_path):
     import torch
 
     model, files = shards
-    (found,) = load(hub, tmp_path, "someone/whole")
+    (result,) = load_from_hub(hub, tmp_path, "someone/whole")
     with torch.no_grad():
-        assert found["logits"] == pytest.approx(model(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)
-    whole = sum(len(content) for name, content in files.items() if "-of-" in name)
-    done = [done for done, _ in found["seen"]]
+        assert result["logits"] == pytest.approx(model(torch.ones(1, 3, 32, 32)).flatten().tolist(), abs=1e-5)
+    total = sum(len(content) for name, content in files.items() if "-of-" in name)
+    done = [done for done, _ in result["seen"]]
     assert (
-        done == sorted(done) and done[-1] == whole and all(size >= 0.9 * whole for _, size in found["seen"])
+        done == sorted(done) and done[-1] == total and all(size >= 0.9 * total for _, size in result["seen"])
     )
-    assert found["on_disk"]
+    assert result["on_disk"]
 
 
-def test_what_has_arrived_needs_no_hub(hub, tmp_path):
-    (first,) = load(hub, tmp_path, "someone/whole")
-    (again,) = load("http://127.0.0.1:9", tmp_path, "someone/whole", HF_HUB_OFFLINE="1")
+def test_downloaded_shards_need_no_hub(hub, tmp_path):
+    (first,) = load_from_hub(hub, tmp_path, "someone/whole")
+    (again,) = load_from_hub("http://127.0.0.1:9", tmp_path, "someone/whole", HF_HUB_OFFLINE="1")
     assert again["logits"] == first["logits"] and again["seen"] == []
 
 
-def test_a_shard_that_the_hub_lacks_is_named_and_the_rest_is_not_taken_for_whole(hub, tmp_path):
-    (found,) = load(hub, tmp_path, "someone/lacking")
+def test_missing_shard_is_named_and_checkpoint_incomplete(hub, tmp_path):
+    (result,) = load_from_hub(hub, tmp_path, "someone/lacking")
     assert (
-        "has no file model-00002-of-0000" in found["error"]
-        and "the repository is not whole" in found["error"]
+        "has no file model-00002-of-0000" in result["error"]
+        and "the repository is not whole" in result["error"]
     )
-    assert not found["on_disk"]
+    assert not result["on_disk"]
 
 
-def test_an_index_that_leads_elsewhere_fetches_nothing(hub, tmp_path):
-    (found,) = load(hub, tmp_path, "someone/leading")
-    assert "leads to '../../../config.json', which was not opened" in found["error"] and not found["on_disk"]
+def test_index_pointing_outside_repository_fetches_nothing(hub, tmp_path):
+    (result,) = load_from_hub(hub, tmp_path, "someone/leading")
+    assert (
+        "leads to '../../../config.json', which was not opened" in result["error"] and not result["on_disk"]
+    )
     assert not [line for line in Hub.asked if "-of-" in line]

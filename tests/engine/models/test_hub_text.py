@@ -1,4 +1,4 @@
-"""A text tower that the hub delivers, from the same repository as the picture's."""
+"""A text tower downloaded from the repository of its vision tower."""
 
 import shutil
 
@@ -8,7 +8,7 @@ import vitviz
 from tests.engine import contrastive
 from tests.engine.models.hub_server import ROOT, Hub, run_script, served
 
-ASKED = """
+SCRIPT = """
 import json, os, urllib.request, vitviz
 from vitviz.errors import UnsupportedModel
 inspector, seen = vitviz.load("someone/mine", device="cpu"), []
@@ -27,7 +27,7 @@ print(json.dumps({"vectors": classes.vectors.tolist(), "same": again == classes,
 
 
 @pytest.mark.processes
-def test_the_tower_comes_from_the_pictures_own_repository(tmp_path):
+def test_text_tower_comes_from_vision_tower_repository(tmp_path):
     files = tmp_path / "files"
     files.mkdir()
     contrastive.siglip(files)
@@ -45,12 +45,12 @@ def test_the_tower_comes_from_the_pictures_own_repository(tmp_path):
 
     Hub.asked.clear()
     with served(Repository) as endpoint:
-        found = run_script(
-            ASKED, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        result = run_script(
+            SCRIPT, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         )
-    own = vitviz.text(vitviz.load(files, device="cpu"), ["a cat", "the"])
-    assert found["vectors"] == own.vectors.tolist() and found["same"]
+    local_classes = vitviz.text(vitviz.load(files, device="cpu"), ["a cat", "the"])
+    assert result["vectors"] == local_classes.vectors.tolist() and result["same"]
     size = (files / "open_clip_model.safetensors").stat().st_size
-    assert found["seen"] == [size, size] and "in someone/blind" in found["refused"]
+    assert result["seen"] == [size, size] and "in someone/blind" in result["refused"]
     later = Hub.asked[Hub.asked.index("GET /asked-for-the-second-time") + 1 :]
-    assert not any("mine" in one and "open_clip" in one for one in later)
+    assert not any("mine" in request and "open_clip" in request for request in later)

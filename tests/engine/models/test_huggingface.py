@@ -12,7 +12,7 @@ from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel
 
-KINDS_OF_TRANSFORMERS = [
+KINDS = [
     "vit",
     "vit without bias, tanh GELU",
     "deit",
@@ -23,7 +23,7 @@ KINDS_OF_TRANSFORMERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_TRANSFORMERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_transformers_folder_gives_transformers_logits(kind, tmp_path):
     model = perturbed(transformers_models()[kind]())
     model.save_pretrained(tmp_path)
@@ -34,22 +34,24 @@ def test_transformers_folder_gives_transformers_logits(kind, tmp_path):
     assert loaded.labels[2] == "thing 2" and "preprocessor_config" in loaded.checkpoint.note
 
 
-def test_a_note_does_not_say_assumed_of_what_was_told(tmp_path):
+def test_note_lists_only_assumed_preprocessing(tmp_path):
     perturbed(transformers_models()["vit"]()).save_pretrained(tmp_path / "theirs")
     (tmp_path / "timms").mkdir()
     saved(small(), tmp_path / "timms/model.safetensors")
     args = {name: value for name, value in SMALL.items() if name != "num_classes"}
     about = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": args}
     (tmp_path / "timms/config.json").write_text(json.dumps(about))
-    for folder, said in (("theirs", "normalisation"), ("timms", "preprocessing")):
+    for folder, assumption in (("theirs", "normalisation"), ("timms", "preprocessing")):
         path = str(tmp_path / folder)
-        assert said in vitviz.load(path, device="cpu").checkpoint.note
-        assert said not in vitviz.load(path, mean=0.5, std=0.5, device="cpu").checkpoint.note
-        assert said in vitviz.load(path, mean=0.5, device="cpu").checkpoint.note, "of which half is not told"
+        assert assumption in vitviz.load(path, device="cpu").checkpoint.note
+        assert assumption not in vitviz.load(path, mean=0.5, std=0.5, device="cpu").checkpoint.note
+        assert assumption in vitviz.load(path, mean=0.5, device="cpu").checkpoint.note, (
+            "the deviation is still assumed"
+        )
 
 
 @pytest.mark.parametrize("kind", ["vit", "dinov2 gated"])
-def test_transformers_pytorch_bin_under_its_new_names(kind, tmp_path):
+def test_pytorch_bin_of_transformers_is_read(kind, tmp_path):
     model = perturbed(transformers_models()[kind]())
     model.config.architectures = None
     model.config.save_pretrained(tmp_path)
@@ -62,7 +64,7 @@ def test_transformers_pytorch_bin_under_its_new_names(kind, tmp_path):
         )  # fmt: skip
 
 
-def test_transformers_features_without_a_classifier(tmp_path):
+def test_transformers_model_without_classifier_gives_features(tmp_path):
     model = perturbed(
         hf.ViTModel(
             hf.ViTConfig(**SIZES, num_hidden_layers=1, intermediate_size=96, id2label={0: "cat", 1: "dog"})
@@ -109,23 +111,23 @@ def test_transformers_preprocessing_is_read(kind, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(
         json.dumps({**processor, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]})
     )
-    found = load(find_checkpoint(str(tmp_path))).preprocessing
-    assert (found.crop_mode, found.crop_pct, found.interpolation) == expected
-    assert found.mean == (0.1, 0.2, 0.3) and found.std == (0.4, 0.5, 0.6) and found.size == (28, 28)
+    actual = load(find_checkpoint(str(tmp_path))).preprocessing
+    assert (actual.crop_mode, actual.crop_pct, actual.interpolation) == expected
+    assert actual.mean == (0.1, 0.2, 0.3) and actual.std == (0.4, 0.5, 0.6) and actual.size == (28, 28)
 
 
 @pytest.mark.parametrize(
     ("kind", "error", "reason"),
     [("swin", UnsupportedModel, "windows"), ("ijepa", CheckpointError, "dinov2_with_registers")],
 )
-def test_other_types_of_transformers_are_refused(kind, error, reason, tmp_path):
+def test_unsupported_transformers_type_is_rejected(kind, error, reason, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     saved(small(), tmp_path / "model.safetensors")
     with pytest.raises(error, match=reason):
         load(find_checkpoint(str(tmp_path)))
 
 
-def test_an_activation_that_timm_lacks_is_refused(tmp_path):
+def test_activation_missing_in_timm_is_rejected(tmp_path):
     config = hf.ViTConfig(
         hidden_size=48,
         num_hidden_layers=1,

@@ -1,4 +1,6 @@
-"""MAE, BEiT and DINOv3 as transformers saves them, against transformers; what timm lacks is refused."""
+"""MAE, BEiT and DINOv3 in the formats of transformers, against transformers. Options that timm lacks are
+rejected.
+"""
 
 import pytest
 import torch
@@ -12,17 +14,17 @@ from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError
 
 
-def in_order(encoder, pixels):
-    """MAE's encoder shuffles its patches by a noise, here one that is in order already."""
+def encode_in_order(encoder, pixels):
+    """Run MAE's encoder with a noise that keeps the order of the patches."""
     return encoder(pixels, noise=torch.arange(16.0).repeat(len(pixels), 1)).last_hidden_state
 
 
-MODELS = {  # name -> (model, what it answers to pixels)
+MODELS = {  # name -> (model, features or None for logits)
     "mae with decoder": (
         lambda: hf.ViTMAEForPreTraining(mae()),
-        lambda model, pixels: in_order(model.vit, pixels),
+        lambda model, pixels: encode_in_order(model.vit, pixels),
     ),
-    "mae encoder": (lambda: hf.ViTMAEModel(mae(qkv_bias=False)), in_order),
+    "mae encoder": (lambda: hf.ViTMAEModel(mae(qkv_bias=False)), encode_in_order),
     "beit, no positions": (lambda: hf.BeitForImageClassification(beit()), None),
     "beit, absolute": (
         lambda: hf.BeitForImageClassification(beit(use_absolute_position_embeddings=True)),
@@ -77,34 +79,34 @@ def kind(request):
     return request.param
 
 
-def same(loaded, model, answer):
+def assert_same_output(loaded, model, reference):
     pixels = torch.randn(2, 3, *loaded.preprocessing.size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        ours = loaded.model(pixels) if answer is None else loaded.model.forward_features(pixels)
-        theirs = model(pixels).logits if answer is None else answer(model, pixels)
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+        actual = loaded.model(pixels) if reference is None else loaded.model.forward_features(pixels)
+        expected = model(pixels).logits if reference is None else reference(model, pixels)
+        torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
-def test_a_saved_folder_answers_as_transformers_does(kind, tmp_path):
-    build, answer = MODELS[kind]
+def test_saved_folder_gives_transformers_output(kind, tmp_path):
+    build, reference = MODELS[kind]
     model = perturbed(build())
     model.save_pretrained(tmp_path)
-    same(load(find_checkpoint(str(tmp_path))), model, answer)
+    assert_same_output(load(find_checkpoint(str(tmp_path))), model, reference)
 
 
-def test_the_new_names_of_the_library_are_read_too(kind, tmp_path):
-    build, answer = MODELS[kind]
+def test_newer_parameter_names_are_read(kind, tmp_path):
+    build, reference = MODELS[kind]
     model = perturbed(build())
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    same(load(find_checkpoint(str(tmp_path))), model, answer)
+    assert_same_output(load(find_checkpoint(str(tmp_path))), model, reference)
 
 
-def test_they_can_be_looked_into(kind, tmp_path):
+def test_saved_folder_can_be_traced(kind, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
     trace = Inspector(load(find_checkpoint(str(tmp_path))), "cpu").trace(
         noise()
-    )  # with the check that the attention is the model's own
+    )  # the pass includes the attention check
     assert len(trace.layers) == 2 and trace.grid.rows == 4
     assert (trace.logits is not None) == (MODELS[kind][1] is None)
 
@@ -112,7 +114,7 @@ def test_they_can_be_looked_into(kind, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "left_out"), [("mae with decoder", "decoder"), ("beit, visual words", "lm_head")]
 )
-def test_what_only_training_needs_is_left_out_and_said(kind, left_out, tmp_path):
+def test_training_only_weights_are_dropped_with_note(kind, left_out, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
     loaded = load(find_checkpoint(str(tmp_path)))
     assert (
@@ -121,7 +123,7 @@ def test_what_only_training_needs_is_left_out_and_said(kind, left_out, tmp_path)
     )
 
 
-def test_beit_features_are_pooled_as_transformers_pools_them(tmp_path):
+def test_beit_features_are_pooled_like_transformers(tmp_path):
     for averaged in (True, False):
         model = perturbed(hf.BeitModel(beit(use_mean_pooling=averaged)))
         model.save_pretrained(tmp_path)
@@ -133,7 +135,7 @@ def test_beit_features_are_pooled_as_transformers_pools_them(tmp_path):
             )  # fmt: skip
 
 
-def test_the_nearest_architecture_of_timm_is_named(tmp_path):
+def test_nearest_timm_architecture_is_named(tmp_path):
     for config, model, name in (
         (mae(), hf.ViTMAEModel, "vit_tiny_patch16_224"),
         (beit(), hf.BeitModel, "beit_base_patch16_224"),
@@ -151,13 +153,21 @@ def test_the_nearest_architecture_of_timm_is_named(tmp_path):
         (lambda: hf.DINOv3ViTModel(dinov3()), (0.485, 0.456, 0.406), "bilinear", ("squash", 1.0)),
     ],
 )
-def test_without_a_preprocessor_the_usual_one_is_assumed_and_said(model, mean, interpolation, crop, tmp_path):
+def test_missing_preprocessor_defaults_to_usual_values_with_note(model, mean, interpolation, crop, tmp_path):
     model().save_pretrained(tmp_path)
     loaded = load(find_checkpoint(str(tmp_path)))
-    found = loaded.preprocessing
-    assert (found.mean, found.interpolation, (found.crop_mode, found.crop_pct)) == (mean, interpolation, crop)
+    actual = loaded.preprocessing
+    assert (actual.mean, actual.interpolation, (actual.crop_mode, actual.crop_pct)) == (
+        mean,
+        interpolation,
+        crop,
+    )
     assert "preprocessor_config" in loaded.checkpoint.note
-    assert [one.name for one in loaded.checkpoint.assumed] == ["normalisation", "crop_pct", "interpolation"]
+    assert [assumption.name for assumption in loaded.checkpoint.assumed] == [
+        "normalisation",
+        "crop_pct",
+        "interpolation",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,16 +195,16 @@ def test_without_a_preprocessor_the_usual_one_is_assumed_and_said(model, mean, i
         ),
     ],
 )
-def test_what_timm_does_not_compute_is_refused_with_the_reason(model, reason, tmp_path):
+def test_options_missing_in_timm_are_rejected_with_reason(model, reason, tmp_path):
     model().save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match=reason):
         load(find_checkpoint(str(tmp_path)))
 
 
-def test_a_layer_norm_of_its_own_depth_is_followed(tmp_path):
+def test_layer_norm_epsilon_of_config_is_used(tmp_path):
     for model in (hf.ViTMAEModel(mae(layer_norm_eps=0.1)), hf.DINOv3ViTModel(dinov3(layer_norm_eps=0.1))):
         perturbed(model).save_pretrained(tmp_path)
-        same(
+        assert_same_output(
             load(find_checkpoint(str(tmp_path))),
             model,
             MODELS["mae encoder"][1] if model.config.model_type == "vit_mae" else MODELS["dinov3"][1],

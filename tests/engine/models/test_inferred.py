@@ -1,4 +1,4 @@
-"""Bare files: the architecture is read from the tensors' names and shapes, or asked for."""
+"""Bare weights files: the architecture is inferred from names and shapes of tensors, or requested."""
 
 import re
 
@@ -31,15 +31,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_architecture_is_read_from_the_tensors(kind, tmp_path):
+def test_architecture_is_inferred_from_tensors(kind, tmp_path):
     model = small(**KINDS[kind])
     loaded = load(find_checkpoint(str(saved(model, tmp_path / "weights.safetensors"))))
     same(loaded, model)
     assert ("heads" in loaded.checkpoint.note) == (kind != "query-key norm")
-    assert "normalisation" in [one.name for one in loaded.checkpoint.assumed]
+    assert "normalisation" in [assumption.name for assumption in loaded.checkpoint.assumed]
 
 
-def test_a_file_without_blocks_is_no_vit(tmp_path):
+def test_file_without_blocks_is_rejected(tmp_path):
     save_file(
         {"patch_embed.proj.weight": torch.ones(64, 3, 8, 8), "pos_embed": torch.ones(1, 16, 64)},
         tmp_path / "a.safetensors",
@@ -49,22 +49,24 @@ def test_a_file_without_blocks_is_no_vit(tmp_path):
 
 
 @pytest.mark.parametrize("width, heads", [(96, (3, 6, 2, 1)), (144, (9, 3)), (60, (1, 2, 3, 4, 5, 6))])
-def test_a_width_that_64_does_not_divide_is_asked_about_with_what_is_possible(width, heads, tmp_path):
+def test_possible_head_counts_are_listed_if_64_does_not_divide_width(width, heads, tmp_path):
     path = saved(small(embed_dim=width, num_heads=heads[0]), tmp_path / "weights.safetensors")
     loaded = load(find_checkpoint(str(path)))
     assert loaded.model.blocks[0].attn.num_heads == heads[0]
-    (asked,) = [one for one in loaded.checkpoint.assumed if one.name == "heads"]
-    assert asked.taken == f"heads={heads[0]}" and asked.choices == tuple(f"heads={one}" for one in heads)
+    (assumption,) = [count for count in loaded.checkpoint.assumed if count.name == "heads"]
+    assert assumption.taken == f"heads={heads[0]}" and assumption.choices == tuple(
+        f"heads={count}" for count in heads
+    )
     assert f"{heads[0]} of {width // heads[0]} dimensions were assumed" in loaded.checkpoint.note
 
 
-def test_tensors_that_are_no_vit_ask_for_the_architecture(tmp_path):
+def test_unknown_tensors_require_architecture(tmp_path):
     path = saved(timm.create_model("beit_base_patch16_224", depth=1), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="architecture"):
         load(find_checkpoint(str(path)))
 
 
-def test_layer_scale_under_its_older_names_is_found_and_filled(tmp_path):
+def test_older_layer_scale_names_are_read(tmp_path):
     model, path = small(init_values=1e-5), tmp_path / "weights.safetensors"
     older = {
         re.sub(r"ls(\d)\.gamma", r"gamma_\1", name): tensor for name, tensor in model.state_dict().items()
@@ -74,14 +76,14 @@ def test_layer_scale_under_its_older_names_is_found_and_filled(tmp_path):
     same(load(find_checkpoint(str(path))), model)
 
 
-def test_a_distilled_file_leaves_its_normalisation_open_but_not_what_is_read(tmp_path):
+def test_distilled_file_fixes_pooling_but_not_normalisation(tmp_path):
     for kind, read in (("distilled", True), ("plain", False)):
         loaded = load(find_checkpoint(str(saved(small(**KINDS[kind]), tmp_path / f"{kind[0]}.safetensors"))))
-        asked = [one.name for one in loaded.checkpoint.assumed]
-        assert "normalisation" in asked and ("pool" not in asked) == read, kind
+        assumptions = [assumption.name for assumption in loaded.checkpoint.assumed]
+        assert "normalisation" in assumptions and ("pool" not in assumptions) == read, kind
 
 
 @pytest.mark.parametrize("size, crop", [(32, 1.0), (120, 1.0), (128, 0.9)])
-def test_small_pictures_are_not_cropped_where_the_file_does_not_say(size, crop, tmp_path):
+def test_small_images_are_not_cropped_by_default(size, crop, tmp_path):
     loaded = load(find_checkpoint(str(saved(small(img_size=size), tmp_path / "weights.safetensors"))))
     assert loaded.preprocessing.crop_pct == crop

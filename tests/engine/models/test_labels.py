@@ -1,4 +1,4 @@
-"""A class without a name has its number, whatever a file writes for nothing."""
+"""Class labels: a class without a name is shown by its number."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from vitviz.engine.formats.timm_config import labels_of, parse_label_lines
 from vitviz.errors import CheckpointError
 
 
-def test_null_is_no_name():
+def test_missing_label_becomes_class_number():
     assert labels_of({"label_names": ["cat", None, "dog"]}, 3) == ("cat", "class 1", "dog")
     described = {"label_names": ["n1", "n2"], "label_descriptions": {"n1": None, "n2": "hound"}}
     assert labels_of(described, 2) == ("n1", "hound")
@@ -25,12 +25,12 @@ def test_null_is_no_name():
 
 
 @pytest.mark.parametrize("text", ["cat\ndog\n", "cat\r\ndog", "\ufeff cat \ndog\n\n\n", "cat\rdog"])
-def test_names_are_read_line_by_line(text):
+def test_label_lines_are_parsed(text):
     assert parse_label_lines(text, 2, "mine.pth") == ("cat", "dog")
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ("cat\n", "mine.pth has 2 classes, and 1 names were given"),
         ("cat\ndog\ncow", "2 classes, and 3 names"),
@@ -38,10 +38,10 @@ def test_names_are_read_line_by_line(text):
         ("\ndog", "Line 1 of the names is empty"),
     ],
 )
-def test_names_that_do_not_fit_the_head_are_refused(text, said):
-    with pytest.raises(CheckpointError, match=said):
+def test_wrong_number_of_labels_is_rejected(text, message):
+    with pytest.raises(CheckpointError, match=message):
         parse_label_lines(text, 2, "mine.pth")
 
 
-def test_a_class_that_is_called_none_keeps_its_name():
+def test_label_none_as_text_is_kept():
     assert labels_of({"label_names": ["None", "dog"]}, 2) == ("None", "dog")

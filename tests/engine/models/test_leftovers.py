@@ -1,4 +1,4 @@
-"""What killed downloads leave in the hub's cache, which other programs use too."""
+"""Incomplete downloads left in the hub's cache, which other programs share."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from filelock import FileLock
 from vitviz.engine.hub import downloads
 
 
-def test_only_what_nobody_downloads_any_longer_is_removed(tmp_path, monkeypatch):
+def test_only_abandoned_downloads_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(downloads.constants, "HF_HUB_CACHE", str(tmp_path))
     blobs, locks = tmp_path / "models--a--b" / "blobs", tmp_path / ".locks" / "models--a--b"
     blobs.mkdir(parents=True), locks.mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""timm's own form and named architectures against timm; what does not fit is named, never filled up."""
+"""Checkpoints in timm's format and of named architectures against timm. Missing or extra tensors are named,
+never filled in.
+"""
 
 import json
 
@@ -25,7 +27,7 @@ def folder(tmp_path):
     return folder
 
 
-def test_local_dir_folder_equals_timms_own_load(folder):
+def test_local_dir_folder_equals_timm_load(folder):
     loaded = load(find_checkpoint(str(folder)))
     same(loaded, timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), tolerance=0)
     assert not loaded.model.training
@@ -37,14 +39,14 @@ def test_local_dir_folder_equals_timms_own_load(folder):
     assert loaded.checkpoint.parameters == sum(p.numel() for p in loaded.model.parameters())
 
 
-def test_half_precision_is_read_as_float32(folder):
+def test_half_precision_weights_are_read_as_float32(folder):
     tensors = {name: value.half() for name, value in small().state_dict().items()}
     save_file(tensors, folder / "model.safetensors")
     loaded = load(find_checkpoint(str(folder)))
     assert torch.equal(loaded.model.head.weight, tensors["head.weight"].float())
 
 
-def test_config_labels_prefer_descriptions_and_must_fit(folder):
+def test_label_descriptions_take_precedence_and_must_fit(folder):
     config = json.loads((folder / "config.json").read_text())
     names = [f"n{i}" for i in range(7)]
     config |= {"label_names": names, "label_descriptions": {name: f"thing {name}" for name in names}}
@@ -55,7 +57,7 @@ def test_config_labels_prefer_descriptions_and_must_fit(folder):
     assert load(find_checkpoint(str(folder))).labels == ()
 
 
-def test_config_may_not_make_timm_load_something_else(folder):
+def test_config_cannot_make_timm_load_another_file(folder):
     config = json.loads((folder / "config.json").read_text())
     config["model_args"]["checkpoint_path"] = "/somewhere/else.pth"
     (folder / "config.json").write_text(json.dumps(config))
@@ -63,7 +65,7 @@ def test_config_may_not_make_timm_load_something_else(folder):
         load(find_checkpoint(str(folder)))
 
 
-def test_short_config_takes_the_architectures_preprocessing_and_says_so(folder):
+def test_short_config_uses_architecture_preprocessing_with_note(folder):
     args = {k: v for k, v in SMALL.items() if k != "num_classes"}
     (folder / "config.json").write_text(
         json.dumps({"architecture": "deit_tiny_patch16_224", "num_classes": 7, "model_args": args})
@@ -72,24 +74,24 @@ def test_short_config_takes_the_architectures_preprocessing_and_says_so(folder):
     assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and "preprocessing" in loaded.checkpoint.note
 
 
-def test_explicit_architecture_comes_before_the_config(folder):
+def test_explicit_architecture_overrides_config(folder):
     with pytest.raises(CheckpointError, match="does not fit deit_tiny_patch16_224"):
         load(find_checkpoint(str(folder), architecture="deit_tiny_patch16_224"))
 
 
-def test_snapshot_of_a_training_film_is_loaded_with_its_parents_config(folder):
-    film = folder / "snapshots"
-    film.mkdir()
+def test_snapshot_is_loaded_with_config_of_its_checkpoint(folder):
+    snapshots = folder / "snapshots"
+    snapshots.mkdir()
     model = small(num_classes=7)
     with torch.no_grad():
         model.head.bias.add_(1)
-    saved(model, film / "step-000100.safetensors")
+    saved(model, snapshots / "step-000100.safetensors")
     loaded = load(snapshot_checkpoint(find_checkpoint(str(folder)), 100))
     same(loaded, model, tolerance=0)
     assert loaded.checkpoint.name == "mine@100" and "100 steps" in loaded.checkpoint.note
 
 
-def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
+def test_early_checkpoint_equals_timm_load_and_has_labels():
     path = shared_file("weights/vitviz-tiny-early")
     loaded = load(find_checkpoint(str(path)))
     same(loaded, timm.create_model(f"local-dir:{path}", pretrained=True).eval(), size=64, tolerance=0)
@@ -99,7 +101,7 @@ def test_our_early_checkpoint_equals_timms_load_and_has_its_labels():
 
 
 @pytest.mark.parametrize("architecture", ["deit_tiny_patch16_224", None])
-def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
+def test_genuine_deit_tiny_has_imagenet_normalisation_and_labels(architecture):
     path = shared_file("weights/deit_tiny_patch16_224.safetensors")
     loaded = load(find_checkpoint(str(path), architecture=architecture))
     same(
@@ -113,20 +115,22 @@ def test_genuine_deit_tiny_has_its_own_normalisation_and_labels(architecture):
     assert loaded.labels[285] == "Egyptian cat" and loaded.checkpoint.note == ""
 
 
-def test_a_file_named_after_its_architecture_gets_that_architectures_preprocessing(tmp_path):
+def test_file_named_after_architecture_uses_its_preprocessing(tmp_path):
     model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
     loaded = load(find_checkpoint(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
-    asked = {"pool", "block", "normalisation", "activation"}
-    assert asked <= {one.name for one in loaded.checkpoint.assumed}, "what follows a name is anybody's"
+    expected_names = {"pool", "block", "normalisation", "activation"}
+    assert expected_names <= {assumption.name for assumption in loaded.checkpoint.assumed}, (
+        "fine-tuning may have changed these"
+    )
     other = load(
         find_checkpoint(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
-    )  # a name that does not hold
+    )  # the name does not fit the tensors
     assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
 
 
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224.safetensors", "vit_tiny_patch16_224/"])
-def test_what_lies_in_the_current_folder_comes_before_the_hub(name, tmp_path, monkeypatch):
+def test_path_in_current_folder_precedes_hub(name, tmp_path, monkeypatch):
     (tmp_path / "vit_tiny_patch16_224").mkdir()
     saved(small(), tmp_path / "vit_tiny_patch16_224" / "model.safetensors")
     saved(small(), tmp_path / "vit_tiny_patch16_224.safetensors")
@@ -137,10 +141,10 @@ def test_what_lies_in_the_current_folder_comes_before_the_hub(name, tmp_path, mo
         find_checkpoint("vit_tiny_patch16_224.safetensors", trusted=False)
 
 
-# ----- what does not fit is named
+# Misfits are named.
 
 
-def test_a_missing_tensor_is_never_left_random(folder):
+def test_missing_tensor_is_rejected(folder):
     tensors = small().state_dict()
     del tensors["blocks.1.mlp.fc2.bias"]
     save_file(tensors, folder / "model.safetensors")
@@ -148,13 +152,13 @@ def test_a_missing_tensor_is_never_left_random(folder):
         load(find_checkpoint(str(folder)))
 
 
-def test_a_tensor_too_many_is_named(folder):
+def test_extra_tensor_is_named(folder):
     save_file(small().state_dict() | {"blocks.0.extra": torch.zeros(3)}, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"blocks\.0\.extra \(3\) of the file is not part of the model"):
         load(find_checkpoint(str(folder)))
 
 
-def test_position_embeddings_are_never_resampled_behind_the_users_back(folder):
+def test_position_table_of_other_size_is_rejected(folder):
     model = small(img_size=64)
     saved(model, folder / "model.safetensors")
     with pytest.raises(
@@ -163,7 +167,7 @@ def test_position_embeddings_are_never_resampled_behind_the_users_back(folder):
         load(find_checkpoint(str(folder)))
 
 
-def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
+def test_patch_embedding_of_other_size_is_rejected(folder):
     saved(small(patch_size=16, img_size=64), folder / "model.safetensors")
     with pytest.raises(
         CheckpointError,
@@ -178,7 +182,7 @@ def test_patch_embedding_is_never_resampled_behind_the_users_back(folder):
     "architecture",
     ["swin_tiny_patch4_window7_224", "resnet50", "samvit_base_patch16", "vit_dwee_patch16_reg1_gap_256"],
 )
-def test_a_model_that_is_no_plain_vit_is_refused_before_anything_is_read(architecture, folder):
+def test_unsupported_architecture_is_rejected_before_reading(architecture, folder):
     (folder / "config.json").write_text(json.dumps({"architecture": architecture}))
     with pytest.raises(UnsupportedModel, match=f"{architecture} .*Choose a plain Vision Transformer"):
         load(find_checkpoint(str(folder)))
@@ -195,14 +199,14 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("config", MALFORMED)
-def test_a_malformed_config_is_told(config, folder):
+def test_malformed_config_is_rejected(config, folder):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError):
         load(find_checkpoint(str(folder)))
 
 
 @pytest.mark.parametrize("trained_at", [96, 224])
-def test_the_size_that_a_short_config_tells_is_the_models_own(trained_at, tmp_path):
+def test_input_size_of_short_config_is_model_size(trained_at, tmp_path):
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=7, img_size=trained_at)
     saved(perturbed(model), tmp_path / "model.safetensors")
     config = {
@@ -220,8 +224,8 @@ def test_the_size_that_a_short_config_tells_is_the_models_own(trained_at, tmp_pa
             load(find_checkpoint(str(tmp_path)))
 
 
-def test_fused_attention_switched_off_elsewhere_is_switched_on_here(folder, monkeypatch):
-    """TIMM_FUSED_ATTN=0 is timm's documented way to export models."""
+def test_fused_attention_disabled_globally_is_enabled_on_load(folder, monkeypatch):
+    """timm documents TIMM_FUSED_ATTN=0 for exporting models."""
     monkeypatch.setattr(timm.layers.config, "_USE_FUSED_ATTN", 0)
     assert not timm.create_model("vit_tiny_patch16_224", pretrained=False, depth=1).blocks[0].attn.fused_attn
     assert Inspector(load(find_checkpoint(str(folder))), "cpu").trace(noise()).logits.shape == (7,)

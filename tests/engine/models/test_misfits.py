@@ -1,4 +1,4 @@
-"""Weights of another shape than the named architecture's: refused by name, or kept as they are."""
+"""Weights that do not fit the named architecture: rejected by name, or kept as they are."""
 
 import pytest
 import timm
@@ -10,7 +10,7 @@ from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 
-def test_misfits_name_the_first_three_with_both_shapes(tmp_path):
+def test_misfit_error_names_first_three_tensors_with_shapes(tmp_path):
     path = saved(small(), tmp_path / "some.safetensors")
     with pytest.raises(CheckpointError) as error:
         load(find_checkpoint(str(path), architecture="deit_small_patch16_224"))
@@ -22,7 +22,7 @@ def test_misfits_name_the_first_three_with_both_shapes(tmp_path):
     assert "more" in text and "architecture" in text
 
 
-def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_path):
+def test_patch_embedding_is_not_resampled_for_named_architecture(tmp_path):
     path = saved(
         timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors"
     )
@@ -33,7 +33,7 @@ def test_patch_embedding_is_not_resampled_for_a_named_architecture_either(tmp_pa
         load(find_checkpoint(str(path), architecture="deit_tiny_patch16_224"))
 
 
-def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_path):
+def test_fine_tuned_file_keeps_its_classes_and_size(tmp_path):
     model = perturbed(timm.create_model("deit_tiny_patch16_224", num_classes=10, img_size=64))
     path = saved(model, tmp_path / "pets.safetensors")
     loaded = load(find_checkpoint(str(path), architecture="deit_tiny_patch16_224"))
@@ -44,11 +44,11 @@ def test_fine_tuned_file_of_a_named_architecture_keeps_its_classes_and_size(tmp_
         and "classes 10" in loaded.checkpoint.note
         and loaded.labels == ()
     )
-    # Who fine-tuned it may have normalised otherwise.
+    # fine-tuning may have used another normalisation
     assert [one.name for one in loaded.checkpoint.assumed] == ["normalisation", "crop_pct", "interpolation"]
 
 
-def test_fine_tuned_file_that_pools_otherwise_keeps_its_pooling(tmp_path):
+def test_fine_tuned_file_keeps_its_pooling(tmp_path):
     model = perturbed(timm.create_model("vit_tiny_patch16_224", num_classes=10, global_pool="avg", depth=12))
     path = saved(model, tmp_path / "pets.safetensors")
     loaded = load(find_checkpoint(str(path), architecture="vit_tiny_patch16_224"))
@@ -56,7 +56,7 @@ def test_fine_tuned_file_that_pools_otherwise_keeps_its_pooling(tmp_path):
     assert loaded.model.global_pool == "avg" and "pooling avg" in loaded.checkpoint.note
 
 
-def test_a_config_of_one_channel_is_refused(tmp_path):
+def test_single_channel_file_is_rejected(tmp_path):
     path = saved(small(in_chans=1), tmp_path / "digits.safetensors")
     with pytest.raises(CheckpointError, match="1 channel"):
         load(find_checkpoint(str(path)))

@@ -1,4 +1,4 @@
-"""Every field of an image processor in folders of transformers, against AutoImageProcessor and the model."""
+"""Every field of transformers' image processors, against AutoImageProcessor and the model."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ hf = pytest.importorskip("transformers", reason="transformers is the oracle for 
 
 SIZES = {"hidden_size": 48, "num_attention_heads": 4, "patch_size": 7, "num_hidden_layers": 2}
 SQUARE = {"height": 28, "width": 28}
-FIELDS = {  # preprocessor_config.json of a 28 px model
+FIELDS = {  # preprocessor_config.json of a model of 28 px
     "resized": {"size": SQUARE},
     "by Fast": {"image_processor_type": "ViTImageProcessorFast", "size": 28, "resample": 3},
     "of a list": {"size": [28, 28], "resample": 0},
@@ -65,7 +65,7 @@ FIELDS = {  # preprocessor_config.json of a 28 px model
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory):
-    """A folder of a small random model, and the model."""
+    """Return the folder of a small random model, and the model."""
     torch.manual_seed(0)
     model = hf.ViTForImageClassification(
         hf.ViTConfig(**SIZES, image_size=28, intermediate_size=96, num_labels=5)
@@ -75,35 +75,38 @@ def vit(tmp_path_factory):
     return folder, model
 
 
-def told(folder, fields):
+def write_processor(folder, fields):
     (folder / "preprocessor_config.json").write_text(json.dumps(fields))
     return hf.AutoImageProcessor.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("fields", FIELDS.values(), ids=FIELDS)
-def test_a_folder_answers_as_its_image_processor_and_model_do(fields, vit):
+def test_folder_input_and_logits_equal_processor_and_model(fields, vit):
     folder, model = vit
-    processor, inspector = told(folder, fields), Inspector(load(find_checkpoint(str(folder))), "cpu")
+    processor, inspector = (
+        write_processor(folder, fields),
+        Inspector(load(find_checkpoint(str(folder))), "cpu"),
+    )
     for shape in SHAPES:
-        theirs = processor(noise_image(*shape), return_tensors="pt")["pixel_values"].float()
+        expected = processor(noise_image(*shape), return_tensors="pt")["pixel_values"].float()
         prepared, size = inspector.forward.prepare(noise_image(*shape), None)
-        scale = theirs.abs().max().clamp_min(1)
-        torch.testing.assert_close(prepared.tensor / scale, theirs[0] / scale, atol=2e-6, rtol=0), shape
-        again, _ = inspector.forward.prepare(prepared.view, None)
-        assert torch.equal(again.tensor, prepared.tensor), "the view is not what the model gets"
+        scale = expected.abs().max().clamp_min(1)
+        torch.testing.assert_close(prepared.tensor / scale, expected[0] / scale, atol=2e-6, rtol=0), shape
+        prepared_view, _ = inspector.forward.prepare(prepared.view, None)
+        assert torch.equal(prepared_view.tensor, prepared.tensor), "the view differs from the model input"
     (trace,) = inspector.traces([prepared], size)
     with torch.no_grad():
-        torch.testing.assert_close(trace.logits, model(theirs).logits[0], atol=1e-4, rtol=0)
+        torch.testing.assert_close(trace.logits, model(expected).logits[0], atol=1e-4, rtol=0)
 
 
-def test_logits_are_those_of_transformers_for_every_shape(vit):
+def test_logits_equal_transformers_for_every_image_shape(vit):
     folder, model = vit
-    processor = told(folder, FIELDS["cropped"])
+    processor = write_processor(folder, FIELDS["cropped"])
     inspector = vitviz.load(str(folder), device="cpu")
     for shape in SHAPES:
         with torch.no_grad():
-            theirs = model(**processor(noise_image(*shape), return_tensors="pt")).logits[0]
-        torch.testing.assert_close(inspector.trace(noise_image(*shape)).logits, theirs, atol=1e-4, rtol=0)
+            expected = model(**processor(noise_image(*shape), return_tensors="pt")).logits[0]
+        torch.testing.assert_close(inspector.trace(noise_image(*shape)).logits, expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -136,32 +139,34 @@ def test_logits_are_those_of_transformers_for_every_shape(vit):
     ],
     ids=str,
 )
-def test_what_cannot_be_followed_is_refused_with_the_fields_name(fields, reason):
+def test_unsupported_processor_field_is_rejected_by_name(fields, reason):
     with pytest.raises(CheckpointError, match=f"preprocessor_config.json cannot be followed: .*{reason}"):
         data_config({"model_type": "vit", "image_size": 28}, fields)
 
 
-def test_an_image_too_elongated_for_the_steps_is_refused():
+def test_image_too_elongated_for_resizing_is_rejected():
     fields = {**FIELDS["within"]}
     preprocessing = Preprocessing.from_config(data_config({"model_type": "vit", "image_size": 28}, fields)[0])
     with pytest.raises(ImageError, match="600 x 15 pixels is too elongated.* makes it 28 x 0"):
         prepare(noise_image(600, 15), preprocessing)
 
 
-def test_a_nested_processor_comes_before_preprocessor_config(vit):
+def test_nested_processor_precedes_preprocessor_config(vit):
     folder, _ = vit
-    told(folder, {"size": 28, "image_mean": 0.1})
+    write_processor(folder, {"size": 28, "image_mean": 0.1})
     nested = folder / "processor_config.json"
     nested.write_text(json.dumps({"image_processor": {"size": 28, "image_mean": 0.2}}))
     try:
-        theirs = hf.AutoImageProcessor.from_pretrained(folder).image_mean
-        assert theirs == load(find_checkpoint(str(folder))).preprocessing.mean[0] == 0.2
+        expected = hf.AutoImageProcessor.from_pretrained(folder).image_mean
+        assert expected == load(find_checkpoint(str(folder))).preprocessing.mean[0] == 0.2
     finally:
         nested.unlink()
 
 
-def test_the_box_of_a_crop_with_an_odd_margin_begins_where_transformers_cuts():
-    """481 x 321 becomes 52 x 35; of 24 and 7 pixels too many 12 and 3 are cut off before, by timm 4."""
+def test_crop_with_odd_margin_starts_like_transformers():
+    """481 x 321 becomes 52 x 35. Of the 24 and 7 surplus pixels transformers cuts 12 and 3 at the start;
+    timm would cut 4.
+    """
     fields = {**FIELDS["cropped"], "size": {"shortest_edge": 35}}
     data, _ = data_config({"model_type": "vit", "image_size": 28}, fields)
     box = prepare(noise_image(481, 321), Preprocessing.from_config(data)).view.box
@@ -169,55 +174,59 @@ def test_the_box_of_a_crop_with_an_odd_margin_begins_where_transformers_cuts():
     assert box == pytest.approx((12 * across, 3 * down, 40 * across, 31 * down))
 
 
-def test_padding_lies_on_the_right_and_below_in_the_mean_colour():
+def test_padding_is_right_and_below_in_mean_colour():
     fields = {**FIELDS["within"], "image_mean": [0.1, 0.2, 0.3]}
     data, _ = data_config({"model_type": "vit", "image_size": 28}, fields)
     prepared = prepare(Image.new("RGB", (100, 50), "white"), Preprocessing.from_config(data))
     assert prepared.view.box == pytest.approx((0, 0, 100, 100))
     assert not prepared.tensor[:, 14:].any() and prepared.tensor[:, :14].all()
-    assert prepared.view.picture[20, 0].tolist() == [26, 51, 76]  # 25.5, 51 and 76.5, the nearest even
+    assert prepared.view.picture[20, 0].tolist() == [26, 51, 76]  # 25.5, 51 and 76.5, rounded to even
 
 
-def test_another_size_scales_every_step(vit):
+def test_other_input_size_scales_every_step(vit):
     folder, _ = vit
-    told(folder, FIELDS["cropped"])
+    write_processor(folder, FIELDS["cropped"])
     preprocessing = load(find_checkpoint(str(folder))).preprocessing
     for size in ((56, 56), (14, 28)):
         larger = {"size": {"shortest_edge": 66}, "do_center_crop": True, "crop_size": 56}
-        ours = prepare(noise_image(481, 321), preprocessing.with_size(size)).tensor
-        assert ours.shape == (3, *size)
+        actual = prepare(noise_image(481, 321), preprocessing.with_size(size)).tensor
+        assert actual.shape == (3, *size)
         if size == (56, 56):
-            theirs = told(folder, larger)(noise_image(481, 321), return_tensors="pt")["pixel_values"][0]
-            torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+            expected = write_processor(folder, larger)(noise_image(481, 321), return_tensors="pt")[
+                "pixel_values"
+            ][0]
+            torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
 
 
-def test_a_crop_that_is_told_is_cut_as_transformers_cuts(vit):
+def test_stated_crop_is_cut_like_transformers(vit):
     folder, _ = vit
-    told(folder, FIELDS["resized"])
-    ours = vitviz.load(str(folder), crop_pct=28 / 33, crop_mode="center", device="cpu").preprocessing
-    theirs = told(folder, FIELDS["cropped"])(noise_image(481, 321), return_tensors="pt")["pixel_values"][0]
-    torch.testing.assert_close(prepare(noise_image(481, 321), ours).tensor, theirs, atol=1e-6, rtol=0)
+    write_processor(folder, FIELDS["resized"])
+    stated = vitviz.load(str(folder), crop_pct=28 / 33, crop_mode="center", device="cpu").preprocessing
+    expected = write_processor(folder, FIELDS["cropped"])(noise_image(481, 321), return_tensors="pt")[
+        "pixel_values"
+    ][0]
+    torch.testing.assert_close(prepare(noise_image(481, 321), stated).tensor, expected, atol=1e-6, rtol=0)
     border = vitviz.load(str(folder), crop_mode="border", device="cpu").preprocessing
-    assert border.processor is None, "a border is timm's own"
+    assert border.processor is None, "only timm has a border mode"
 
 
-def test_fractions_of_grey_levels_survive_what_is_done_to_an_image(vit):
+def test_exact_pixels_survive_ablation_and_shuffling(vit):
     folder, _ = vit
-    told(folder, FIELDS["DINOv3, bicubic"])
+    write_processor(folder, FIELDS["DINOv3, bicubic"])
     inspector = vitviz.load(str(folder), device="cpu")
     trace = inspector.trace(noise_image(481, 321))
     assert trace.view.exact.shape == trace.view.picture.shape and trace.view.nbytes == 5 * 28 * 28 * 3
     for without in (vitviz.Ablation(), vitviz.Ablation(patches=[3], patches_as="mean")):
-        seen = inspector.trace(noise_image(481, 321), ablation=without)
-        assert torch.equal(inspector.trace(seen.view).logits, seen.logits)
-    seen = inspector.experiment(noise_image(481, 321), shuffle=1)
-    assert torch.equal(inspector.trace(seen.view).logits, seen.logits)
+        edited = inspector.trace(noise_image(481, 321), ablation=without)
+        assert torch.equal(inspector.trace(edited.view).logits, edited.logits)
+    edited = inspector.experiment(noise_image(481, 321), shuffle=1)
+    assert torch.equal(inspector.trace(edited.view).logits, edited.logits)
     rounded = inspector.trace(replace(trace.view, exact=None)).logits
     assert not torch.equal(rounded, trace.logits)
 
 
 @pytest.mark.parametrize("kind", ["dinov2", "beit", "vit"])
-def test_a_processor_of_another_size_than_the_model_is_followed(kind, tmp_path):
+def test_processor_of_other_size_than_model_is_followed(kind, tmp_path):
     own = {**SIZES, "image_size": 42, "num_labels": 5}
     config = {
         "dinov2": lambda: hf.Dinov2Config(**own, mlp_ratio=2),
@@ -227,18 +236,18 @@ def test_a_processor_of_another_size_than_the_model_is_followed(kind, tmp_path):
     torch.manual_seed(0)
     model = perturbed(hf.AutoModelForImageClassification.from_config(config))
     model.save_pretrained(tmp_path)
-    processor = told(tmp_path, {**FIELDS["cropped"], "image_processor_type": "BitImageProcessor"})
+    processor = write_processor(tmp_path, {**FIELDS["cropped"], "image_processor_type": "BitImageProcessor"})
     inspector = vitviz.load(str(tmp_path), device="cpu")
     assert "makes 28 x 28 px, and its positions were learned at 42 x 42" in inspector.checkpoint.note
     options = {} if kind == "dinov2" else {"interpolate_pos_encoding": True}
     with torch.no_grad():
-        theirs = model(**processor(noise_image(481, 321), return_tensors="pt"), **options).logits[0]
+        expected = model(**processor(noise_image(481, 321), return_tensors="pt"), **options).logits[0]
         pixels = inspector.forward.prepare(noise_image(481, 321), 42)[0].tensor[None]
         at_42 = model(pixels).logits[0]
-    torch.testing.assert_close(inspector.trace(noise_image(481, 321)).logits, theirs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(inspector.trace(noise_image(481, 321)).logits, expected, atol=1e-5, rtol=0)
     (
         torch.testing.assert_close(
             inspector.trace(noise_image(481, 321), size=42).logits, at_42, atol=1e-5, rtol=0
         ),
-        "resized twice",
+        "the image was resized twice",
     )

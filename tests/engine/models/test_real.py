@@ -1,4 +1,4 @@
-"""Weights that are no real numbers in floating point are refused; tables of indices are not weights."""
+"""Weights must be floating-point numbers. Index tables are not weights."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", 
     "dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64], ids=str
 )
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_weights_that_are_not_real_are_refused(tmp_path, name, dtype):
+def test_non_float_weights_are_rejected(tmp_path, name, dtype):
     tensors = {key: value.contiguous() for key, value in small().state_dict().items()}
     tensors[name] = (tensors[name] * 50).to(dtype)
     save_file(tensors, tmp_path / "some.safetensors")
@@ -27,7 +27,7 @@ def test_weights_that_are_not_real_are_refused(tmp_path, name, dtype):
         load(find_checkpoint(str(tmp_path / "some.safetensors")))
 
 
-def test_all_of_them_are_counted(tmp_path):
+def test_rejected_weights_are_counted(tmp_path):
     torch.save(
         {key: value.to(torch.int16) for key, value in small().state_dict().items()}, tmp_path / "some.pth"
     )
@@ -35,7 +35,7 @@ def test_all_of_them_are_counted(tmp_path):
         load(find_checkpoint(str(tmp_path / "some.pth")))
 
 
-def test_half_precision_and_tables_of_indices_are_read(tmp_path):
+def test_half_precision_and_index_tables_are_accepted(tmp_path):
     beit = small("beit_base_patch16_224", img_size=32)
     tensors = {key: value.contiguous().half() for key, value in beit.state_dict().items()}
     table = "blocks.0.attn.relative_position_index"

@@ -1,4 +1,4 @@
-"""Weights files that are replaced, overwritten or withheld while a program runs."""
+"""Weights files that are replaced, overwritten or unreadable while the program runs."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-import vitviz.server.services.analysis_service as studios
+import vitviz.server.services.analysis_service as service_module
 from tests.engine.models.hostile import random_weights, save_valid_checkpoint
 from tests.engine.models.hub_server import ROOT
 from vitviz.engine import files_unchanged, load
@@ -23,10 +23,8 @@ def folder(tmp_path):
     return tmp_path / "weights"
 
 
-def put(folder, seed):
-    """Other weights in the place of the old ones, of the same size and with the same time, as a careless copy
-    leaves them.
-    """
+def replace_weights(folder, seed):
+    """Replace the weights by others of the same size and modification time, as a careless copy does."""
     path = folder / "mine" / "model.safetensors"
     before = path.stat()
     save_file(random_weights(seed), path)
@@ -34,24 +32,24 @@ def put(folder, seed):
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-def test_other_weights_in_the_same_place_are_noticed_and_the_same_ones_are_not(folder):
+def test_replaced_weights_are_noticed_and_equal_ones_are_not(folder):
     checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
     assert files_unchanged(checkpoint)
-    put(folder, 0)  # written anew, but the same
+    replace_weights(folder, 0)  # rewritten with the same content
     assert files_unchanged(checkpoint)
-    put(folder, 1)
+    replace_weights(folder, 1)
     assert not files_unchanged(checkpoint)
     assert load(str(folder / "mine"), device="cpu").checkpoint.identity != checkpoint.identity
 
 
-def test_a_config_belongs_to_the_weights(folder):
+def test_changed_config_counts_as_changed_checkpoint(folder):
     checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
     config = folder / "mine" / "config.json"
     config.write_text(config.read_text().replace("0.5", "0.4"))
     assert not files_unchanged(checkpoint)
 
 
-def test_weights_that_were_taken_away_stay_what_they_were(folder):
+def test_deleted_weights_do_not_count_as_changed(folder):
     checkpoint = load(str(folder / "mine"), device="cpu").checkpoint
     (folder / "mine" / "model.safetensors").unlink()
     assert files_unchanged(checkpoint)
@@ -62,35 +60,35 @@ def service(folder):
     return AnalysisService(ServiceSettings(checkpoint="mine", weights=folder, device="cpu"))
 
 
-def test_the_page_shows_the_new_weights_and_says_so(service, folder):
+def test_page_uses_new_weights_and_says_so(service, folder):
     from vitviz.server.page.facts import prediction_facts
 
-    picture = service.pictures.sample("chelsea")
-    old = service.look(picture, "mine")
+    image = service.pictures.sample("chelsea")
+    old = service.look(image, "mine")
     logits = service.subject(old).trace.logits
-    assert service.look(picture, "mine") == old
-    put(folder, 1)
-    new = service.look(picture, "mine")
+    assert service.look(image, "mine") == old
+    replace_weights(folder, 1)
+    new = service.look(image, "mine")
     assert new != old and abs(service.subject(new).trace.logits - logits).max() > 0.01
-    expected = load(str(folder / "mine"), device="cpu").trace(service.pictures.opened(picture)).logits
+    expected = load(str(folder / "mine"), device="cpu").trace(service.pictures.opened(image)).logits
     assert abs(service.subject(new).trace.logits - expected).max() < 1e-5
-    said = [note["text"] for note in prediction_facts(service.subject(new))["notes"]]
+    notes = [note["text"] for note in prediction_facts(service.subject(new))["notes"]]
     assert (
         "The checkpoint’s files changed while the server was running. The page now uses the new weights."
-    ) in said
+    ) in notes
 
 
 @pytest.mark.parametrize("evicted", [False, True])
-def test_a_key_never_stands_for_old_and_new_weights(service, folder, evicted):
+def test_key_of_old_weights_never_gives_new_weights(service, folder, evicted):
     old = service.look(service.pictures.sample("chelsea"), "mine")
-    put(folder, 1)
+    replace_weights(folder, 1)
     if evicted:
-        service.checkpoints._inspectors = studios.Cache(10**9, lambda inspector: 1)
-    logits = service.subject(old).trace.logits  # that trace is still the old weights' own
+        service.checkpoints._inspectors = service_module.Cache(10**9, lambda inspector: 1)
+    logits = service.subject(old).trace.logits  # the trace still belongs to the old weights
     with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
         _ = service.subject(old).inspector
     assert torch.equal(service.subject(old).trace.logits, logits)
-    service._traces = studios.Cache(10**9, lambda trace: 1)
+    service._traces = service_module.Cache(10**9, lambda trace: 1)
     with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
         service.subject(old)
     with pytest.raises(CheckpointError, match="have been replaced"):
@@ -99,9 +97,9 @@ def test_a_key_never_stands_for_old_and_new_weights(service, folder, evicted):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("ending", ["safetensors", "pth", "npz"])
-def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(ending, tmp_path):
-    """By a process of its own: where a part of a file that is mapped into memory is gone, the operating
-    system ends it.
+def test_file_truncated_during_load_does_not_end_process(ending, tmp_path):
+    """The load runs in a process of its own: if part of a memory-mapped file is gone, the operating system
+    ends the process.
     """
     path = save_valid_checkpoint(tmp_path / "mine", ending)
     code = f"""
@@ -132,17 +130,17 @@ def test_a_file_overwritten_in_place_while_it_is_read_does_not_end_the_process(e
     )
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
+def test_file_changed_during_load_is_rejected(folder, monkeypatch):
     from vitviz.engine.adapters import load as loading
 
-    own = loading.read_tensors
+    original = loading.read_tensors
 
-    def read(path, *chosen):
-        found = own(path, *chosen)
-        put(folder, 1)
-        return found
+    def read_and_replace(path, *chosen):
+        tensors = original(path, *chosen)
+        replace_weights(folder, 1)
+        return tensors
 
-    monkeypatch.setattr(loading, "read_tensors", read)
+    monkeypatch.setattr(loading, "read_tensors", read_and_replace)
     with pytest.raises(
         CheckpointError, match="mine was overwritten while it was read, and nothing was loaded. Wait"
     ):
@@ -150,47 +148,47 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["", "model.safetensors"])
-def test_no_permission_is_told_as_such_and_without_the_servers_path(path, folder, monkeypatch):
+def test_missing_permission_is_reported_without_server_path(path, folder, monkeypatch):
     where = folder / "mine" / path
 
-    def forbidding(own):
-        def ask(self, *given, **options):
+    def deny(method):
+        def denied(self, *args, **options):
             if self.is_relative_to(folder):
                 raise PermissionError(13, "Permission denied", str(self))
-            return own(self, *given, **options)
+            return method(self, *args, **options)
 
-        return ask
+        return denied
 
     for name in ("stat", "iterdir", "open"):
-        monkeypatch.setattr(type(where), name, forbidding(getattr(type(where), name)))
+        monkeypatch.setattr(type(where), name, deny(getattr(type(where), name)))
     with pytest.raises(CheckpointError, match="no permission") as error:
         load(str(where), device="cpu")
     assert str(folder) not in str(error.value)
 
 
-def test_a_refusal_never_quotes_torchs_allocator(folder, monkeypatch):
+def test_out_of_memory_message_never_quotes_allocator(folder, monkeypatch):
     from vitviz.engine.formats import weights as reading
 
-    def full(data):
+    def raise_out_of_memory(data):
         raise RuntimeError(
             "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory"
         )
 
-    monkeypatch.setattr(reading, "tensors_in", full)
+    monkeypatch.setattr(reading, "tensors_in", raise_out_of_memory)
     with pytest.raises(OutOfMemory, match="model.safetensors asks for more memory than is free") as error:
         load(str(folder / "mine"), device="cpu")
     assert "alloc" not in str(error.value)
 
 
-def test_a_pipe_in_the_folder_is_no_checkpoint(service, folder):
+def test_pipe_in_weights_folder_is_ignored(service, folder):
     os.mkfifo(folder / "endless.safetensors")
-    names = [one.name for one in service.checkpoints.selectable()]  # which ends
+    names = [one.name for one in service.checkpoints.selectable()]  # must not block
     assert "endless.safetensors" not in names
 
 
 @pytest.mark.processes
-def test_means_that_are_overwritten_in_place_do_not_end_the_process(tmp_path):
-    """As with weights: a file of float32 would be used where it lies, were it mapped into memory."""
+def test_means_truncated_after_loading_do_not_end_process(tmp_path):
+    """A memory-mapped file of float32 means would be used in place."""
     home = tmp_path / "weights" / "vitviz-mine"
     save_valid_checkpoint(home)
     code = f"""

@@ -1,4 +1,4 @@
-"""Checkpoints in several files: whole, incomplete, mixed up, and leading elsewhere."""
+"""Sharded checkpoints: complete, incomplete, inconsistent, or with an index that points elsewhere."""
 
 import json
 import os
@@ -26,19 +26,19 @@ CONFIG = {
 CONFIG["model_args"] |= {"depth": 2, "num_heads": 2}
 
 
-def sharded(folder, model, safe=True):
-    """As transformers saves it (by the same function), in about five shards."""
+def save_shards(folder, model, safe=True):
+    """Save a model in about five shards with the function that transformers uses."""
     folder.mkdir(exist_ok=True)
     save_torch_state_dict(model.state_dict(), folder, max_shard_size="350KB", safe_serialization=safe)
     (folder / "config.json").write_text(json.dumps(CONFIG))
-    found = sorted(path for path in folder.iterdir() if "-of-" in path.name)
-    assert len(found) > 3
-    return found
+    paths = sorted(path for path in folder.iterdir() if "-of-" in path.name)
+    assert len(paths) > 3
+    return paths
 
 
 @pytest.fixture
 def folder(tmp_path):
-    sharded(tmp_path / "mine", small())
+    save_shards(tmp_path / "mine", small())
     return tmp_path / "mine"
 
 
@@ -49,21 +49,21 @@ def rewrite(index, change):
 
 
 @pytest.mark.parametrize("safe", [True, False])
-@pytest.mark.parametrize("asked", ["", "index", "without config"])
-def test_shards_are_read_as_one_file(safe, asked, tmp_path):
+@pytest.mark.parametrize("source", ["", "index", "without config"])
+def test_shards_are_read_as_one_file(safe, source, tmp_path):
     model = small()
-    sharded(tmp_path, model, safe)
-    if asked == "without config":
+    save_shards(tmp_path, model, safe)
+    if source == "without config":
         (tmp_path / "config.json").unlink()
     same(
-        load(find_checkpoint(str(tmp_path / INDEX[safe] if asked == "index" else tmp_path))),
+        load(find_checkpoint(str(tmp_path / INDEX[safe] if source == "index" else tmp_path))),
         model,
         tolerance=0,
     )
 
 
 @pytest.mark.parametrize("safe", [True, False])
-def test_transformers_own_shards_give_transformers_logits(safe, tmp_path):
+def test_transformers_shards_give_transformers_logits(safe, tmp_path):
     hf = pytest.importorskip("transformers", reason="transformers is the oracle for its own files")
     config = hf.ViTConfig(
         hidden_size=48,
@@ -76,35 +76,39 @@ def test_transformers_own_shards_give_transformers_logits(safe, tmp_path):
     model = perturbed(hf.ViTForImageClassification(config))
     if safe:
         model.save_pretrained(tmp_path, max_shard_size="60KB")
-    else:  # which transformers reads, but writes no longer
+    else:  # transformers still reads this format but no longer writes it
         model.config.save_pretrained(tmp_path)
         save_torch_state_dict(model.state_dict(), tmp_path, max_shard_size="60KB", safe_serialization=False)
     assert len(shards(tmp_path / INDEX[safe])) > 3
     pixels = torch.randn(2, 3, 28, 28, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        again = hf.ViTForImageClassification.from_pretrained(tmp_path)(pixels).logits
+        expected = hf.ViTForImageClassification.from_pretrained(tmp_path)(pixels).logits
         torch.testing.assert_close(
-            load(find_checkpoint(str(tmp_path))).model(pixels), again, atol=1e-4, rtol=0
+            load(find_checkpoint(str(tmp_path))).model(pixels), expected, atol=1e-4, rtol=0
         )
 
 
-def test_it_is_listed_once_with_its_parameters(folder):
-    listed = [one for one in checkpoints(folder.parent) if one.source == "local"]
-    assert [(one.name, one.parameters) for one in listed] == [
+def test_sharded_checkpoint_is_listed_once_with_parameters(folder):
+    listed = [checkpoint for checkpoint in checkpoints(folder.parent) if checkpoint.source == "local"]
+    assert [(checkpoint.name, checkpoint.parameters) for checkpoint in listed] == [
         ("mine", sum(value.numel() for value in small().state_dict().values()))
     ]
     assert find_checkpoint("mine", folder.parent, trusted=False) == listed[0]
 
 
-def test_size_and_shapes_are_those_of_all_shards(folder):
+def test_size_and_shapes_cover_all_shards(folder):
     index = folder / INDEX[True]
     assert read_shapes(index) == {name: tuple(value.shape) for name, value in small().state_dict().items()}
     assert bytes_held(index) == sum(path.stat().st_size for path in folder.iterdir() if "-of-" in path.name)
-    one = saved(small(), folder / "one.safetensors")
-    assert bytes_held(one) == one.stat().st_size > 4 * sum(map(prod, read_shapes(one).values()))
+    single_file = saved(small(), folder / "one.safetensors")
+    assert (
+        bytes_held(single_file)
+        == single_file.stat().st_size
+        > 4 * sum(map(prod, read_shapes(single_file).values()))
+    )
 
 
-def test_one_whole_file_comes_before_an_index(folder):
+def test_single_file_precedes_index(folder):
     other = small(num_classes=7)
     with torch.no_grad():
         other.head.bias.add_(1)
@@ -126,19 +130,19 @@ def test_missing_shards_are_named(folder):
 
 
 @pytest.mark.parametrize("damage", ["cut", "lacking", "too many"])
-def test_a_shard_that_is_not_what_the_index_says_is_named(damage, folder):
+def test_shard_inconsistent_with_index_is_named(damage, folder):
     shard = next(path for path in sorted(folder.iterdir()) if "-of-" in path.name)
     tensors = load_file(shard)
-    gone = sorted(tensors)[0]
+    missing = sorted(tensors)[0]
     if damage == "cut":
         shard.write_bytes(shard.read_bytes()[:500])
     elif damage == "lacking":
-        save_file({name: value for name, value in tensors.items() if name != gone}, shard)
+        save_file({name: value for name, value in tensors.items() if name != missing}, shard)
     else:
         save_file(tensors | {"blocks.9.norm1.bias": torch.ones(3)}, shard)
     reason = {
         "cut": "is damaged",
-        "lacking": f"{gone} is missing from it",
+        "lacking": f"{missing} is missing from it",
         "too many": "blocks.9.norm1.bias is in it, but not in the",
     }
     with pytest.raises(CheckpointError, match=rf"{shard.name} .*{reason[damage]}"):
@@ -155,7 +159,7 @@ OUTSIDE += ["C:outside.safetensors", "..", ".", "", "outside\0.safetensors", "~/
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_an_index_cannot_lead_out_of_its_folder(name, folder):
+def test_index_cannot_point_outside_its_folder(name, folder):
     saved(small(), folder.parent / "outside.safetensors")
     rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": name}))
     with pytest.raises(
@@ -165,14 +169,14 @@ def test_an_index_cannot_lead_out_of_its_folder(name, folder):
         load(find_checkpoint(str(folder)))
 
 
-def test_an_index_of_safetensors_cannot_lead_to_a_pickle(folder):
+def test_safetensors_index_cannot_point_to_pickle(folder):
     (folder / "evil.bin").write_bytes(b"")
     rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": "evil.bin"}))
     with pytest.raises(CheckpointError, match="leads to 'evil.bin', which was not opened"):
         load(find_checkpoint(str(folder)))
 
 
-def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
+def test_shard_linked_outside_folder_is_rejected(folder):
     shard = next(path for path in sorted(folder.iterdir()) if "-of-" in path.name)
     elsewhere = shard.rename(folder.parent / "elsewhere.safetensors")
     shard.symlink_to(elsewhere)
@@ -182,7 +186,7 @@ def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(folder):
         load(find_checkpoint(str(folder)))
 
 
-def test_a_folder_all_of_links_into_one_other_is_read_as_the_hubs_cache_is(folder):
+def test_folder_of_links_like_hub_cache_is_read(folder):
     snapshot = folder.parent / "snapshot"
     snapshot.mkdir()
     for path in folder.iterdir():
@@ -198,23 +202,23 @@ class Hostile:
         return os.system, (f"touch {self.marker}",)
 
 
-def test_a_shard_that_wants_to_run_code_is_refused_and_nothing_runs(tmp_path):
+def test_shard_with_code_is_rejected_and_code_does_not_run(tmp_path):
     marker = tmp_path / "it-ran"
-    shard = sharded(tmp_path / "mine", small(), safe=False)[1]
+    shard = save_shards(tmp_path / "mine", small(), safe=False)[1]
     torch.save(torch.load(shard, weights_only=True) | {"more": Hostile(marker)}, shard)
     with pytest.raises(
         CheckpointError, match=rf"{shard.name} was not opened: it is a pickle that asks to run code"
     ):
         load(find_checkpoint(str(tmp_path / "mine")))
     assert not marker.exists()
-    pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
+    pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works when unpickled
     assert marker.exists()
 
 
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": ["model-00001-of-00002.safetensors"]}']
 )
-def test_an_index_that_cannot_be_read_is_told_and_does_not_break_the_list(content, folder):
+def test_unreadable_index_is_reported_and_listing_works(content, folder):
     (folder / INDEX[True]).write_text(content)
     with pytest.raises(
         CheckpointError, match="mine/model.safetensors.index.json (is not|holds a|has no weight_map)"

@@ -1,4 +1,4 @@
-"""The film of a training: frames in order, their figures, and what a damaged table does."""
+"""Training snapshots: order, metrics, and damaged tables."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ model.safetensors,average,900,1.2,300,4.1,3.9,0.2,0.5
 
 @pytest.fixture
 def weights(tmp_path):
-    """A checkpoint with two snapshots: random noise at first, the weights halved later."""
+    """Create a checkpoint with two snapshots: zeros first, then halved weights."""
     home = tmp_path / "mine"
     home.mkdir()
     for name in ("config.json", "model.safetensors"):
@@ -37,7 +37,7 @@ def weights(tmp_path):
     return tmp_path
 
 
-def test_frames_come_first_step_first_and_the_finished_model_last(weights):
+def test_snapshots_are_sorted_by_step_with_final_model_last(weights):
     assert vitviz.training_snapshots("mine", folder=weights) == [
         Snapshot("mine@0", 0, 0.0, None, 5.34, 0.005),
         Snapshot("mine@300", 300, 0.4, 4.9, None, 0.04),
@@ -45,7 +45,7 @@ def test_frames_come_first_step_first_and_the_finished_model_last(weights):
     ]
 
 
-def test_a_frame_knows_its_film_and_loads_its_own_weights(weights):
+def test_snapshot_finds_its_series_and_loads_own_weights(weights):
     assert all_snapshots(find_checkpoint("mine@300", weights)) == all_snapshots(
         find_checkpoint("mine", weights)
     )
@@ -53,7 +53,7 @@ def test_a_frame_knows_its_film_and_loads_its_own_weights(weights):
     assert not start.any() and finished.any()
 
 
-def test_a_film_without_a_table_still_has_its_steps(weights):
+def test_snapshots_without_table_have_steps_only(weights):
     (weights / "mine" / "film.csv").unlink()
     assert all_snapshots(find_checkpoint("mine", weights)) == [
         Snapshot("mine@0", 0),
@@ -64,7 +64,7 @@ def test_a_film_without_a_table_still_has_its_steps(weights):
     assert [frame.step for frame in all_snapshots(find_checkpoint("mine", weights))] == [0, 300, None]
 
 
-def test_no_film_no_frames(weights):
+def test_checkpoint_without_snapshots_has_none(weights):
     shutil.rmtree(weights / "mine" / "snapshots")
     assert (
         all_snapshots(find_checkpoint("mine", weights))
