@@ -1,4 +1,4 @@
-"""The page's words: why and what to do above every figure, whole, and the definition one click away."""
+"""The description and the instruction above every figure, and the definition drawer."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from vitviz.views import VIEWS
 
 WINDOWS = [(1280, 720, ""), (1440, 900, ""), (390, 844, ""), (1280, 720, "&present=1")]
 
-# Of each line above the figure in view: its text, how many lines it takes, and what of it is cut.
+# For each paragraph above the figure: text, number of lines, hidden pixels and overflow.
 LINES = """(slug) => {
   document.getElementById(`vitviz-tab-${slug}-button`)?.click();
   return new Promise((done) => setTimeout(() => {
@@ -33,25 +33,29 @@ LINES = """(slug) => {
 
 @pytest.mark.parametrize("language", ["en", "zh-CN", "ko"])
 @pytest.mark.parametrize("more", ["", "&present=1"])
-def test_why_and_what_to_do_stand_whole_above_every_figure(open_page, language, more):
+def test_description_and_instruction_are_not_truncated(open_page, language, more):
     windows = [(width, height) for width, height, lecture in WINDOWS if lecture == more]
     page = open_page(f"?tab=patches&lang={language}{more}", *windows[0])
     for (width, height), view in product(windows, VIEWS):
         if more and view.slug == "tour":
-            continue  # a slide of a lecture is the tour's alone
+            continue  # in lecture mode the tour is a slide without these texts
         page.set_viewport_size({"width": width, "height": height})
-        found = page.evaluate(LINES, view.slug)
-        assert [text for text, *_ in found] == [
-            translate(said, language) for said in (view.words.what, view.words.how)
+        lines = page.evaluate(LINES, view.slug)
+        assert [text for text, *_ in lines] == [
+            translate(sentence, language) for sentence in (view.words.what, view.words.how)
         ]
-        for text, rows, hidden, overflow in () if more else found:  # Present leaves them to screen readers
-            most = 3 if width < 1000 else 2 if view.slug == "evidence" else 1  # there beside the map
+        for text, rows, hidden, overflow in (
+            () if more else lines
+        ):  # lecture mode shows them to screen readers only
+            most = (
+                3 if width < 1000 else 2 if view.slug == "evidence" else 1
+            )  # in Attribution they are beside the map
             assert rows <= most, f"{rows} lines: {text}"
             assert hidden <= 0 and overflow == "clip", f"{hidden} px are cut: {text}"
 
 
 @pytest.mark.parametrize(("width", "height", "more"), WINDOWS)
-def test_the_definition_opens_whole_and_goes_by_escape(open_page, width, height, more):
+def test_definition_drawer_fits_and_closes_on_escape(open_page, width, height, more):
     page = open_page(f"?tab=evidence{more}", width, height, wait=False)
     ready(page, "evidence")
     fold = page.locator("#vitviz-tab-evidence .vitviz-fold")
@@ -72,7 +76,7 @@ def test_the_definition_opens_whole_and_goes_by_escape(open_page, width, height,
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (768, 1024), (390, 844)])
-def test_the_definition_opens_beside_or_below_its_figure_which_stays_usable(open_page, width, height):
+def test_definition_drawer_leaves_the_figure_usable(open_page, width, height):
     page = open_page("", width, height)
     for slug in ("explorer", "distance", "rollout", "tokens", "filters", "evidence", "patches"):
         page.evaluate("(slug) => document.getElementById(`vitviz-tab-${slug}-button`).click()", slug)

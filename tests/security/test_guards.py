@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from tests import loops
 from tests.security.stranger import MARK
-from tests.server.helpers import until
+from tests.server.helpers import wait_until
 from vitviz.server.i18n import translate
 from vitviz.server.security import uploads
 from vitviz.server.security.middleware import (
@@ -249,7 +249,7 @@ def test_an_upload_that_would_be_refused_its_answer_is_not_taken(ask):
         assert ask(path, b"file", **own)[0] == TAKEN
         asked = [threads.submit(answer) for _ in range(UNDER_WAY + WAITING)]
         try:
-            until(lambda: ask.turns.full(" mine"))
+            wait_until(lambda: ask.turns.full(" mine"))
             status, said, given = ask(path, b"file", **own, accept_language="ko")
             assert (status, given) == (429, 0) and "8개가 기다리고" in json.loads(said)["detail"]
             assert ask(path, b"file", cookie="vitviz=other")[0] == TAKEN

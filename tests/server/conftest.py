@@ -1,6 +1,6 @@
-"""What tests of the page share.
+"""Fixtures of the server tests.
 
-The stand-in for `spaces` is imported by programs that play a Space, never by the tests themselves.
+The stand-in for `spaces` is imported only by subprocesses that simulate a Space.
 """
 
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ def key(service):
 
 @pytest.fixture
 def two(tmp_path) -> list[str]:
-    """Two photographs as files of a visitor's."""
+    """Save two sample images as uploaded files."""
     names = ("chelsea", "coffee")
     for name in names:
         vitviz.sample_image(name).save(tmp_path / f"{name}.png")
@@ -36,20 +36,21 @@ def two(tmp_path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def undrawn():
-    """Zips have their figures' names and captions without the drawings: ten a zip, which take longer than all
-    else in it and are compared in test_prints.py.
+    """Replace the drawings of figures in zips by empty SVGs.
+
+    Names and captions are kept. The ten drawings take most of the time of a zip; other tests check them.
     """
     own = figures.figure
 
     def figure(*given):
-        made = own(*given)
-        return SimpleNamespace(name=made.name, caption=made.caption, spec=made.spec, svg=lambda: b"<svg/>")
+        drawn = own(*given)
+        return SimpleNamespace(name=drawn.name, caption=drawn.caption, spec=drawn.spec, svg=lambda: b"<svg/>")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(figures, "figure", figure)
         yield
 
 
-def sent(**data) -> gr.EventData:
-    """What a part of the page sends with an event."""
+def event_data(**data) -> gr.EventData:
+    """Return the event data of a page component."""
     return gr.EventData(None, data)

@@ -1,4 +1,4 @@
-"""A process as on a Space with shared GPUs, which forks for every program that it is handed."""
+"""A process as on a ZeroGPU Space, which forks for every program that it receives."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SPACE = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9"}
 
-# Everything is imported once, and a fork made for every program: an import takes longer than all they do.
+# Imports take longer than the programs, so they happen once, before the forks.
 IMPORTS = """
 import vitviz.server.zerogpu
 import json, os, sys, traceback, gradio as gr, numpy as np, spaces, timm, torch
@@ -26,15 +26,18 @@ for line in sys.stdin:
         service = AnalysisService(parse_options(arguments).settings)
         chelsea = service.pictures.sample("chelsea")
         try: exec(code)
-        except BaseException: traceback.print_exc()  # whatever it is, it must not go on in the child
+        except BaseException: traceback.print_exc()  # the child must not continue
         finally: sys.stdout.flush(), os._exit(0)
     os.wait()
     print("done", flush=True)
 """
 
 
-def process(threads: str) -> subprocess.Popen:
-    """Takes a line [code, file for what it prints, arguments] and says "done" for each."""
+def start_forking_process(threads: str) -> subprocess.Popen:
+    """Start a process that runs programs.
+
+    For each line [code, output file, arguments] on stdin it prints "done".
+    """
     path = os.pathsep.join([str(ROOT / "tests/server/simulated"), str(ROOT)])
     environment = {**os.environ, **SPACE, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
     return subprocess.Popen(

@@ -14,13 +14,13 @@ from PIL import Image
 import vitviz
 
 
-def opened(data: bytes) -> zipfile.ZipFile:
+def open_zip(data: bytes) -> zipfile.ZipFile:
     archive = zipfile.ZipFile(io.BytesIO(data))
     assert archive.testzip() is None
     return archive
 
 
-def numbers(archive: zipfile.ZipFile, slug: str):
+def read_numbers(archive: zipfile.ZipFile, slug: str):
     return np.load(io.BytesIO(archive.read(f"numbers/{slug}.npz")))
 
 
@@ -31,22 +31,22 @@ def jpeg(shade: int = 0) -> bytes:
     return file.getvalue()
 
 
-def until(condition, seconds=20):
+def wait_until(condition, seconds=20):
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.01)
 
 
-COUNT = 9
+FRAME_COUNT = 9
 
 
-def moving(count: int = COUNT, milliseconds: int = 100) -> Path:
-    """A GIF among the uploads: a photograph that moves by a patch a frame."""
-    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
-    place.mkdir(parents=True)
+def moving_gif(count: int = FRAME_COUNT, milliseconds: int = 100) -> Path:
+    """Write a GIF into the upload folder: an image that moves by one patch per frame."""
+    folder = Path(get_upload_folder()) / f"test-{time.time_ns()}"
+    folder.mkdir(parents=True)
     picture = np.asarray(vitviz.sample_image("rocket").convert("RGB").resize((112, 112)))
-    first, *rest = (Image.fromarray(np.roll(picture, 8 * one, 1)) for one in range(count))
-    how = {"save_all": True, "append_images": rest, "duration": milliseconds, "loop": 0}
-    first.save(place / "moving.gif", **how)
-    return place / "moving.gif"
+    first, *rest = (Image.fromarray(np.roll(picture, 8 * number, 1)) for number in range(count))
+    options = {"save_all": True, "append_images": rest, "duration": milliseconds, "loop": 0}
+    first.save(folder / "moving.gif", **options)
+    return folder / "moving.gif"

@@ -1,4 +1,4 @@
-"""The server's memory and its routes, without a browser."""
+"""AnalysisService and the routes of the server, without a browser."""
 
 import io
 
@@ -37,7 +37,7 @@ def array(response) -> np.ndarray:
     )
 
 
-def test_the_page_gets_the_traces_own_numbers(service, client, key):
+def test_attention_routes_return_values_of_the_trace(service, client, key):
     trace = service.subject(key).trace
     attention = array(client.get(f"/gradio_api/vitviz/{key}/explorer/layer?layer=2"))
     assert attention.dtype == np.float16
@@ -54,17 +54,17 @@ def test_the_page_gets_the_traces_own_numbers(service, client, key):
     np.testing.assert_allclose(column, expected[2, :, 7].numpy(), rtol=1e-5)
 
 
-def test_the_wall_is_scaled_alone_and_says_by_what(service, client, key):
+def test_head_wall_is_scaled_by_its_reported_maximum(service, client, key):
     trace = service.subject(key).trace
     wall = array(client.get(f"/gradio_api/vitviz/{key}/explorer/wall?token=5&direction=column"))
-    most = array(client.get(f"/gradio_api/vitviz/{key}/explorer/wallmax?token=5&direction=column"))
+    maxima = array(client.get(f"/gradio_api/vitviz/{key}/explorer/wallmax?token=5&direction=column"))
     assert wall.dtype == np.uint8 and wall.max() == 255
     expected = trace.attention(3)[1, trace.grid.prefix :, 5].numpy()
-    np.testing.assert_allclose(wall[3, 1] / 255 * most[3, 1], expected, atol=most[3, 1] / 400)
+    np.testing.assert_allclose(wall[3, 1] / 255 * maxima[3, 1], expected, atol=maxima[3, 1] / 400)
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view, fast_faithfulness):
+def test_npz_contains_settings_and_checkpoint(client, key, view, fast_faithfulness):
     response = client.get(f"/gradio_api/vitviz/{key}/{view.slug}/numbers.npz")
     assert response.status_code == 200 and "attachment" in response.headers["content-disposition"]
     with np.load(io.BytesIO(response.content)) as file:
@@ -73,7 +73,7 @@ def test_numbers_come_with_settings_and_the_checkpoints_name(client, key, view, 
             assert f"setting_{control.name}" in file
 
 
-def test_rollout_numbers_are_those_of_the_map(client, key):
+def test_rollout_npz_equals_the_map(client, key):
     settings = "fusion=max&discard=0.5&residual=0.25&layers=2-5&query=9"
     shown = array(client.get(f"/gradio_api/vitviz/{key}/rollout/map?{settings}"))
     with np.load(
@@ -83,7 +83,7 @@ def test_rollout_numbers_are_those_of_the_map(client, key):
 
 
 @pytest.mark.parametrize(
-    "path, status, said",
+    "path, status, message",
     [
         ("nokey/rollout/map", 404, "no longer has this image"),
         ("{key}/noview/map", 404, "There is no view 'noview'; there are tour, patches,"),
@@ -120,20 +120,20 @@ def test_rollout_numbers_are_those_of_the_map(client, key):
         ("{key}/tour/experiment?seed=0", 422, "seed=0; expected a whole number from 1 to 999"),
     ],
 )
-def test_a_wrong_question_gets_a_sentence(client, key, path, status, said):
+def test_invalid_request_is_rejected_with_message(client, key, path, status, message):
     response = client.get(f"/gradio_api/vitviz/{path.format(key=key)}")
     assert response.status_code == status
-    assert said.lower() in response.json()["detail"].lower()
+    assert message.lower() in response.json()["detail"].lower()
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
 @pytest.mark.parametrize(
     "bug", [KeyError("head"), ValueError("not a sentence"), IndexError("list index"), RuntimeError]
 )
-def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(
+def test_internal_error_is_logged_and_returned_as_500(
     client, service, view, bug, monkeypatch, caplog, fast_faithfulness
 ):
-    """It is logged with its traceback and told as ours, and the picture is as well known as before."""
+    """The error is logged with traceback, and the next request for the image succeeds."""
     fresh = service.look(service.pictures.sample("coffee"), "vitviz-tiny", (64 + 8 * VIEWS.index(view), 64))
 
     def broken(*given):
@@ -152,7 +152,7 @@ def test_a_fault_of_ours_is_not_laid_at_the_visitors_door(
     assert client.get(f"/gradio_api/vitviz/{fresh}/{view.slug}/numbers.npz").status_code == 200
 
 
-def test_an_item_that_is_not_what_was_declared_is_a_fault_of_ours(client, key, monkeypatch):
+def test_item_of_undeclared_type_is_an_internal_error(client, key, monkeypatch):
     (view,) = [view for view in VIEWS if view.slug == "rollout"]
     monkeypatch.setattr(type(view), "item", lambda *given: np.zeros((3, 4)))
     response = client.get(f"/gradio_api/vitviz/{key}/rollout/map?residual=0.35")
@@ -160,7 +160,7 @@ def test_an_item_that_is_not_what_was_declared_is_a_fault_of_ours(client, key, m
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_a_view_that_fails_takes_no_other_away(service, key, view, monkeypatch, caplog):
+def test_failing_view_does_not_affect_others(service, key, view, monkeypatch, caplog):
     def broken(*given):
         raise KeyError("a bug")
 
@@ -180,7 +180,7 @@ def test_a_view_that_fails_takes_no_other_away(service, key, view, monkeypatch, 
         assert record.exc_info and view.slug in record.getMessage()
 
 
-def test_a_whole_layer_of_many_tokens_is_not_handed_out(service, client):
+def test_attention_layer_above_600_tokens_is_rejected(service, client):
     many = service.look(
         service.pictures.sample("coffee"), "vitviz-tiny", (200, 200)
     )  # 25 x 25 patches and the class token
@@ -193,14 +193,14 @@ def test_a_whole_layer_of_many_tokens_is_not_handed_out(service, client):
     np.testing.assert_allclose(line, service.subject(many).trace.attention(0)[1, 3].numpy(), rtol=1e-5)
 
 
-def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, monkeypatch):
+def test_weight_analyses_are_computed_once_for_all_images(client, monkeypatch):
     from vitviz import analyses
 
-    service, made = AnalysisService(ServiceSettings(device="cpu")), []
+    service, calls = AnalysisService(ServiceSettings(device="cpu")), []
     for name in ("principal_filters", "position_similarity"):
         true = getattr(analyses, name)
         monkeypatch.setattr(
-            analyses, name, lambda *given, name=name, true=true: made.append(name) or true(*given)
+            analyses, name, lambda *given, name=name, true=true: calls.append(name) or true(*given)
         )
     keys, counts = (
         [service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")],
@@ -212,15 +212,15 @@ def test_what_the_weights_alone_decide_is_made_once_for_all_pictures(client, mon
                 service.item(key, slug, item.name, {})
             service.numbers(key, slug, {})
             service.summary(key, service.view(slug))
-        counts.append(len(made))
-    assert counts[0] == counts[1], "a second picture makes nothing again"
+        counts.append(len(calls))
+    assert counts[0] == counts[1], "a second image repeats weight analyses"
     steps = len(
         list(service.checkpoints.inspector("vitviz-tiny").position_tables((112, 112)))
-    )  # ends of a film's colours
-    assert made.count("principal_filters") == 1 and made.count("position_similarity") == 1 + steps
+    )  # colour limits over training snapshots
+    assert calls.count("principal_filters") == 1 and calls.count("position_similarity") == 1 + steps
 
 
-def test_pictures_come_at_the_uploads_own_and_at_the_models_size(service, client, key):
+def test_image_routes_return_upload_and_model_input(service, client, key):
     from PIL import Image
 
     upload = Image.open(io.BytesIO(client.get(f"/gradio_api/vitviz/{key}/picture/upload").content))
@@ -229,7 +229,7 @@ def test_pictures_come_at_the_uploads_own_and_at_the_models_size(service, client
     np.testing.assert_array_equal(np.asarray(model), service.subject(key).trace.view.picture)
 
 
-def test_a_trace_that_was_put_out_is_made_again(key, service):
+def test_evicted_trace_is_recomputed(key, service):
     small = AnalysisService(ServiceSettings(device="cpu", trace_cache=1))
     first = small.look(small.pictures.sample("chelsea"), "vitviz-tiny")
     small.look(small.pictures.sample("coffee"), "vitviz-tiny")
@@ -237,7 +237,7 @@ def test_a_trace_that_was_put_out_is_made_again(key, service):
     torch.testing.assert_close(again.logits, service.subject(key).trace.logits)
 
 
-def test_numbers_of_one_picture_are_not_handed_out_for_another(service, key):
+def test_numbers_differ_between_images(service, key):
     other = service.look(service.pictures.sample("rocket"), "vitviz-tiny")
     for slug, name in (
         ("rollout", "map"),
@@ -250,7 +250,7 @@ def test_numbers_of_one_picture_are_not_handed_out_for_another(service, key):
         )
 
 
-def test_a_page_of_a_film_loads_none_of_its_other_steps(monkeypatch):
+def test_page_loads_no_other_training_snapshots(monkeypatch):
     service, loaded = AnalysisService(ServiceSettings(device="cpu")), []
     load = service.checkpoints.inspector
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The endpoint `trial`: what a program gets is the trial that Python makes, in plain JSON."""
+"""The `trial` endpoint returns the faithfulness evaluation of the Python API as plain JSON."""
 
 import json
 
@@ -23,7 +23,7 @@ def ask(small_weights):
 
 @pytest.fixture(scope="module")
 def inspector(small_inspector):
-    return small_inspector  # a trial is hundreds of passes
+    return small_inspector  # an evaluation needs hundreds of passes
 
 
 @pytest.fixture(scope="module")
@@ -31,29 +31,33 @@ def trace(small_trace):
     return small_trace
 
 
-def told(answer):
-    """As it travels, which knows no NaN."""
+def json_round_trip(answer):
+    """Return the response after a JSON round trip without NaN."""
     return json.loads(json.dumps(answer, allow_nan=False))
 
 
 @pytest.fixture(scope="module", params=["dropped", "black"])
-def pythons(inspector, trace, request):
-    """What the scores are all of."""
+def expected(inspector, trace, request):
+    """Evaluate with the Python API, for all scores."""
     return vitviz.faithfulness(inspector, trace, 4, ["ledger"], request.param)
 
 
-def test_one_method_beside_chance_is_pythons_by_every_score(ask, pythons):
+def test_single_method_matches_python_for_every_score(ask, expected):
     for score in ("probability", "logit", "kept"):
-        own, patches_as = pythons, pythons.patches_as
-        found = told(ask("coffee", target="4", patches_as=patches_as, score=score, method="ledger"))
-        assert found["target"] == [4] and found["patches_as"] == patches_as and set(found["maps"]) == {
-            "ledger", "random",
-        }  # fmt: skip
-        assert found["checkpoint"] == "small" and found["dtype"] == "float32"
-        assert found["shares"] == pytest.approx(own.shares) and found["grid"]["rows"] == 4
-        assert [row["method"] for row in found["rows"]] == [name for name, _ in own.ranking(score)]
-        assert found["chance"] == pytest.approx((*own.chance(score), own.reach(score)), abs=1e-4)
-        for row in found["rows"]:
+        own, patches_as = expected, expected.patches_as
+        response = json_round_trip(
+            ask("coffee", target="4", patches_as=patches_as, score=score, method="ledger")
+        )
+        assert (
+            response["target"] == [4]
+            and response["patches_as"] == patches_as
+            and set(response["maps"]) == {"ledger", "random"}
+        )
+        assert response["checkpoint"] == "small" and response["dtype"] == "float32"
+        assert response["shares"] == pytest.approx(own.shares) and response["grid"]["rows"] == 4
+        assert [row["method"] for row in response["rows"]] == [name for name, _ in own.ranking(score)]
+        assert response["chance"] == pytest.approx((*own.chance(score), own.reach(score)), abs=1e-4)
+        for row in response["rows"]:
             name, curves = row["method"], own.curves[row["method"]]
             assert row["areas"] == pytest.approx(own.areas(name, score), abs=1e-4)
             assert row["gap"] == pytest.approx(row["areas"][1] - row["areas"][0], abs=1e-6)
@@ -61,33 +65,36 @@ def test_one_method_beside_chance_is_pythons_by_every_score(ask, pythons):
             assert row["beats"] is (name in own.beats_chance(score))
             for side in ("most", "least"):
                 expected = getattr(curves, side)[score].tolist()
-                assert found["curves"][name][side] == pytest.approx(expected, abs=1e-3)
-        np.testing.assert_allclose(found["maps"]["ledger"], own.maps["ledger"].map, atol=1e-4)
+                assert response["curves"][name][side] == pytest.approx(expected, abs=1e-3)
+        np.testing.assert_allclose(response["maps"]["ledger"], own.maps["ledger"].map, atol=1e-4)
 
 
-def test_without_a_method_all_of_them_and_the_verdict(ask, inspector, trace, monkeypatch):
+def test_all_methods_and_verdict_without_a_method(ask, inspector, trace, monkeypatch):
     monkeypatch.setattr(view, "ORDER", FEW)
-    found, own = told(ask("coffee")), vitviz.faithfulness(inspector, trace, int(trace.logits.argmax()), FEW)
-    assert set(found["curves"]) == set(FEW) and found["target"] == [int(trace.logits.argmax())]
+    response, own = (
+        json_round_trip(ask("coffee")),
+        vitviz.faithfulness(inspector, trace, int(trace.logits.argmax()), FEW),
+    )
+    assert set(response["curves"]) == set(FEW) and response["target"] == [int(trace.logits.argmax())]
     from vitviz.analyses.faithfulness.ranking import verdict_text
 
-    assert found["verdict"] == str(verdict_text(own)) and found["refused"] == {}
+    assert response["verdict"] == str(verdict_text(own)) and response["refused"] == {}
 
 
-def test_one_class_rather_than_another(ask, inspector, trace):
-    found = told(ask("coffee", target="5-3", score="logit", method="frozen"))
+def test_class_pair_matches_python(ask, inspector, trace):
+    response = json_round_trip(ask("coffee", target="5-3", score="logit", method="frozen"))
     own = vitviz.faithfulness(inspector, trace, (5, 3), ["frozen"])
-    assert found["target"] == [5, 3]
-    assert found["curves"]["frozen"]["most"][0] == pytest.approx(
+    assert response["target"] == [5, 3]
+    assert response["curves"]["frozen"]["most"][0] == pytest.approx(
         (trace.logits[5] - trace.logits[3]).item(), abs=1e-3
     )
-    (row,) = (row for row in found["rows"] if row["method"] == "frozen")
+    (row,) = (row for row in response["rows"] if row["method"] == "frozen")
     assert row["areas"] == pytest.approx(own.areas("frozen", "logit"), abs=1e-3)
     assert row["unexplained"] == pytest.approx(0, abs=1e-3)
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "given, message",
     [
         ({"target": "7"}, "a class from 0 to 6"),
         ({"target": "first"}, "expected a text like"),
@@ -97,18 +104,18 @@ def test_one_class_rather_than_another(ask, inspector, trace):
         ({"checkpoint": "no-such-model"}, "no-such-model"),
     ],
 )
-def test_what_cannot_be_is_a_sentence(ask, given, said):
-    with pytest.raises(VitvizError, match=said):
+def test_invalid_argument_is_rejected_with_message(ask, given, message):
+    with pytest.raises(VitvizError, match=message):
         ask("coffee", **given)
 
 
-def test_where_no_map_can_be_tried_it_says_why():
-    rough = AnalysisService(ServiceSettings(device="cpu", dtype="bfloat16"))
-    found = told(Endpoints(rough).trial("coffee", method="ledger"))
-    assert set(found) == {"checkpoint", "not_applicable"} and "float32" in found["not_applicable"]
+def test_bfloat16_is_reported_as_not_applicable():
+    service = AnalysisService(ServiceSettings(device="cpu", dtype="bfloat16"))
+    response = json_round_trip(Endpoints(service).trial("coffee", method="ledger"))
+    assert set(response) == {"checkpoint", "not_applicable"} and "float32" in response["not_applicable"]
 
 
-def test_a_method_that_does_not_apply_stands_with_its_reason(ask, monkeypatch):
+def test_inapplicable_method_is_listed_with_its_reason(ask, monkeypatch):
     from vitviz.analyses import saliency
     from vitviz.errors import UnsupportedModel
     from vitviz.traces.localized_text import LocalizedText, not_applicable
@@ -117,8 +124,8 @@ def test_a_method_that_does_not_apply_stands_with_its_reason(ask, monkeypatch):
         raise UnsupportedModel(not_applicable("mine", LocalizedText("no attention has a gradient")))
 
     monkeypatch.setattr(saliency, "METHODS", {**saliency.METHODS, "attention_grad_cam": refusing})
-    found = told(ask("coffee", target="6", method="attention_grad_cam"))
-    assert found["refused"] == {
+    response = json_round_trip(ask("coffee", target="6", method="attention_grad_cam"))
+    assert response["refused"] == {
         "attention_grad_cam": "mine: not applicable, because no attention has a gradient."
     }
-    assert set(found["maps"]) == {"random"}
+    assert set(response["maps"]) == {"random"}

@@ -32,68 +32,68 @@ def endpoints(service):
     return Endpoints(service)
 
 
-def test_these_endpoints_are_public_and_no_others(service):
+def test_only_documented_endpoints_are_public(service):
     info = build_page(service).get_api_info()
     derived = [view.slug for view in views_with_endpoints()]
     assert (
         set(info["named_endpoints"]) == {f"/{name}" for name in (*PUBLIC, *derived)}
         and info["unnamed_endpoints"] == {}
     )
-    for name, told in info["named_endpoints"].items():
-        assert told["description"], f"{name} says nothing of itself"
+    for name, info_of_endpoint in info["named_endpoints"].items():
+        assert info_of_endpoint["description"], f"{name} has no description"
         assert all(
             parameter["parameter_has_default"]
-            for parameter in told["parameters"]
+            for parameter in info_of_endpoint["parameters"]
             if parameter["parameter_name"] not in ("image", "patch", "without")
         )
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_parameter_has_a_line_of_its_own(endpoints, name):
-    """Out of these lines Gradio makes what a program is told about a parameter."""
-    asked = inspect.signature(getattr(endpoints, name))
+def test_docstring_documents_every_parameter(endpoints, name):
+    """Gradio describes the parameters to clients from these lines."""
+    signature = inspect.signature(getattr(endpoints, name))
     lines = (
         inspect.getdoc(_documented(_as_gradio_error(getattr(endpoints, name))))
         .split("Returns:")[0]
         .split("Args:\n")[1:]
     )
-    assert re.findall(r"^ {4}(\w+): ", "".join(lines), re.MULTILINE) == list(asked.parameters)
+    assert re.findall(r"^ {4}(\w+): ", "".join(lines), re.MULTILINE) == list(signature.parameters)
 
 
-def test_the_numbers_are_the_traces(endpoints, trace):
+def test_endpoint_numbers_match_the_trace(endpoints, trace):
     assert {name: endpoints.predict("coffee")[name] for name in ("checkpoint", "dtype")} == {
         "checkpoint": "vitviz-tiny",
         "dtype": "float32",
     }
     top = endpoints.predict("coffee", count=3)["top"]
-    assert [one["label"] for one in top] == [label for label, _ in trace.top(3)]
-    assert np.allclose([one["probability"] for one in top], [p for _, p in trace.top(3)], rtol=1e-4)
-    found = endpoints.rollout("coffee", query="3", fusion="max", discard=0.5, residual=0.25, layers="2-3")
+    assert [entry["label"] for entry in top] == [label for label, _ in trace.top(3)]
+    assert np.allclose([entry["probability"] for entry in top], [p for _, p in trace.top(3)], rtol=1e-4)
+    response = endpoints.rollout("coffee", query="3", fusion="max", discard=0.5, residual=0.25, layers="2-3")
     assert np.allclose(
-        found["map"],
+        response["map"],
         vitviz.rollout(trace, query=3, fusion="max", discard=0.5, residual=0.25, layers=(1, 2)),
         rtol=1e-4,
     )
-    assert found["box"] == list(trace.view.box)
-    found = endpoints.attention_distance("coffee", renormalise=True)
-    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
+    assert response["box"] == list(trace.view.box)
+    response = endpoints.attention_distance("coffee", renormalise=True)
+    assert np.allclose(response["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
-    "given, meant", [("false", False), ("False", False), ("true", True), (False, False), (True, True)]
+    "given, expected", [("false", False), ("False", False), ("true", True), (False, False), (True, True)]
 )
-def test_a_word_for_false_is_not_true(endpoints, trace, given, meant):
+def test_boolean_words_are_parsed(endpoints, trace, given, expected):
     found = endpoints.attention_distance("coffee", renormalise=given)
-    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=meant), rtol=1e-4)
+    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=expected), rtol=1e-4)
 
 
 @pytest.mark.parametrize("given", ["maybe", "", 2, None, [True]])
-def test_what_is_neither_true_nor_false_is_refused(endpoints, given):
+def test_non_boolean_value_is_rejected(endpoints, given):
     with pytest.raises(ValueError, match="renormalise=.* is neither true nor false"):
         endpoints.attention_distance("coffee", renormalise=given)
 
 
-def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
+def test_patch_attention_returns_row_or_column(endpoints, trace):
     grid, attention = trace.grid, trace.attention(1)[0]
     row = endpoints.patch_attention("coffee", layer=2, head=1, query="5")
     column = endpoints.patch_attention("coffee", layer=2, head=1, query="5", direction="attended by")
@@ -106,21 +106,25 @@ def test_the_attention_of_a_patch_is_a_row_or_a_column(endpoints, trace):
     assert np.sum(row["patches"]) + sum(row["prefix"].values()) == pytest.approx(1, abs=1e-4)
 
 
-def test_who_wrote_and_why_it_looks_there_add_up(endpoints, trace):
-    found = endpoints.writers("coffee", layer=8, head=2)
-    assert sum(one["logits"] for one in found["writers"]) == pytest.approx(found["share"], abs=1e-3)
-    assert {"kind": "mlp", "layer": 7, "head": None}.items() <= found["writers"][-1].items()
+def test_writers_and_score_account_sum_up(endpoints, trace):
+    response = endpoints.writers("coffee", layer=8, head=2)
+    assert sum(writer["logits"] for writer in response["writers"]) == pytest.approx(
+        response["share"], abs=1e-3
+    )
+    assert {"kind": "mlp", "layer": 7, "head": None}.items() <= response["writers"][-1].items()
     deep = endpoints.writers("coffee", layer=5, head=1, via="8.2")["share"]
-    line = {(one["kind"], one["layer"], one["head"]): one["logits"] for one in found["writers"]}
+    line = {
+        (writer["kind"], writer["layer"], writer["head"]): writer["logits"] for writer in response["writers"]
+    }
     assert deep == pytest.approx(line["head", 5, 1], abs=1e-4)
-    told = endpoints.score_account("coffee", layer=6, head=2, query="class", key="105")
+    account = endpoints.score_account("coffee", layer=6, head=2, query="class", key="105")
     layer = trace.layers[5]
     own = float(layer.q[1, 0] @ layer.k[1, 106]) * layer.scale
-    assert np.sum(told["matrix"]) == pytest.approx(own, abs=1e-3) and told["tokens"] == ["class", 105]
-    assert np.sum(told["content_position"]) == pytest.approx(np.sum(told["relative"]), abs=1e-3)
+    assert np.sum(account["matrix"]) == pytest.approx(own, abs=1e-3) and account["tokens"] == ["class", 105]
+    assert np.sum(account["content_position"]) == pytest.approx(np.sum(account["relative"]), abs=1e-3)
 
 
-def test_what_the_weights_say(endpoints, inspector):
+def test_position_and_filter_endpoints_match_python(endpoints, inspector):
     expected = vitviz.position_similarity(inspector).numpy()
     assert np.allclose(endpoints.position_similarity()["similarity"], expected, atol=1e-5)
     assert np.allclose(endpoints.position_similarity(patch=1)["similarity"], expected[0, 1], atol=1e-5)
@@ -130,7 +134,7 @@ def test_what_the_weights_say(endpoints, inspector):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_programs_can_ask_for_what_a_view_shows(endpoints, view):
+def test_every_exported_view_has_an_endpoint(endpoints, view):
     assert (
         view.endpoint in PUBLIC
         or view in views_with_endpoints()
@@ -138,32 +142,35 @@ def test_programs_can_ask_for_what_a_view_shows(endpoints, view):
     )
 
 
-def test_a_fault_of_ours_is_not_told_as_the_callers(endpoints, monkeypatch, caplog):
+def test_internal_error_is_reported_generically_and_logged(endpoints, monkeypatch, caplog):
     def broken(*given):
         raise KeyError("a bug")
 
     monkeypatch.setattr(RolloutView, "item", broken)
     with pytest.raises(gr.Error, match="vitviz hit an error"), caplog.at_level("ERROR", "vitviz"):
         _as_gradio_error(endpoints.rollout)("coffee")
-    assert "a bug" in caplog.text, "the log has the traceback"
+    assert "a bug" in caplog.text, "the log lacks the traceback"
 
 
-def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
+def test_endpoint_is_derived_from_view_settings_and_items(endpoints, trace):
     distance = next(view for view in VIEWS if view.slug == "distance")
     ask = endpoint(distance, endpoints)
-    told = inspect.signature(ask).parameters
-    assert list(told) == [
+    parameters = inspect.signature(ask).parameters
+    assert list(parameters) == [
         "image",
         "checkpoint",
         "rows",
         "without",
-    ], "a setting that changes no number is not asked"
-    assert told["rows"].default == "plain" and get_args(told["rows"].annotation) == ("plain", "renormalised")
-    found = ask("coffee", rows="renormalised")
-    assert np.allclose(found["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
+    ], "a setting that changes no number is a parameter"
+    assert parameters["rows"].default == "plain" and get_args(parameters["rows"].annotation) == (
+        "plain",
+        "renormalised",
+    )
+    response = ask("coffee", rows="renormalised")
+    assert np.allclose(response["distance"], vitviz.attention_distance(trace, renormalise=True), rtol=1e-4)
     assert (
-        set(found) == {"checkpoint", "dtype", "distance", "prefix_mass", "grid"}
-        and found["checkpoint"] == "vitviz-tiny"
+        set(response) == {"checkpoint", "dtype", "distance", "prefix_mass", "grid"}
+        and response["checkpoint"] == "vitviz-tiny"
     )
     assert (
         distance.words.what in ask.__doc__
@@ -175,16 +182,16 @@ def test_an_endpoint_is_made_of_a_views_settings_and_items(endpoints, trace):
     assert list(inspect.signature(weights).parameters) == ["checkpoint"] and "variance" in weights()
 
 
-def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
+def test_checkpoint_list_reveals_no_paths(endpoints):
     listed = endpoints.checkpoints()
     shipped = {path.parent.name for path in (ROOT / "weights").glob("*/model.safetensors")}
-    first = listed[: len(shipped)]  # what lies here comes before what the hub has
-    assert {one["name"] for one in first} == shipped >= {"vitviz-tiny"} and all(
-        one["on_disk"] for one in first
+    first = listed[: len(shipped)]  # local checkpoints come first
+    assert {entry["name"] for entry in first} == shipped >= {"vitviz-tiny"} and all(
+        entry["on_disk"] for entry in first
     )
     assert str(ROOT) not in str(listed)
     only = Endpoints(AnalysisService(ServiceSettings(device="cpu", allowed=("vitviz-tiny",))))
-    assert [one["name"] for one in only.checkpoints()] == ["vitviz-tiny"]
+    assert [entry["name"] for entry in only.checkpoints()] == ["vitviz-tiny"]
     with pytest.raises(VitvizError, match="offers only"):
         only.predict("coffee", "vit_base_patch16_224")
 
@@ -202,13 +209,13 @@ def test_checkpoints_are_listed_without_the_place_where_they_lie(endpoints):
         ["chelsea"],
     ],
 )
-def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
+def test_server_files_are_not_accepted_as_images(endpoints, image):
     with pytest.raises(VitvizError, match="sample"):
         endpoints.predict(image)
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "given", "message"),
     [
         ("predict", {"image": "coffee", "checkpoint": "../../etc/passwd"}, "no checkpoint"),
         ("predict", {"image": "coffee", "count": 0}, "count=0"),
@@ -231,13 +238,13 @@ def test_no_file_of_the_server_can_be_asked_for(endpoints, image):
         ("position_similarity", {"patch": -1}, "patch=-1"),
     ],
 )
-def test_a_refusal_is_a_sentence(endpoints, name, given, said):
-    with pytest.raises(gr.Error, match=said):
+def test_invalid_endpoint_argument_is_rejected_with_message(endpoints, name, given, message):
+    with pytest.raises(gr.Error, match=message):
         _as_gradio_error(getattr(endpoints, name))(**given)
 
 
 @pytest.mark.processes
-def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
+def test_documentation_examples_run(tmp_path, monkeypatch, capsys):
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     documented = re.findall(r"^## (\w+)$", text, re.M)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from tests.server.helpers import numbers, opened
+from tests.server.helpers import open_zip, read_numbers
 from tests.tiers import sweep
 from vitviz.server.api import lessons
 from vitviz.views import VIEWS, ViewContext
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.mark.long
-def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, key, trace):
-    archive = opened(
+def test_zip_numbers_match_the_trace_with_given_settings(service, key, trace):
+    archive = open_zip(
         lessons.lesson_zip(
             service,
             key,
             {"rollout.fusion": "max", "rollout.residual": "0.8", "distance.rows": "renormalised"},
         )
     )
-    rollout = numbers(archive, "rollout")
+    rollout = read_numbers(archive, "rollout")
     assert np.allclose(
         rollout["rollout"], vitviz.rollout(trace, fusion="max", residual=0.8).numpy(), atol=1e-6
     )
@@ -38,12 +38,12 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, k
         and str(rollout["setting_residual"]) == "0.8"
     )
     assert np.allclose(
-        numbers(archive, "distance")["distance"],
+        read_numbers(archive, "distance")["distance"],
         vitviz.attention_distance(trace, renormalise=True).numpy(),
         atol=1e-4,
     )
     assert np.allclose(
-        numbers(archive, "patches")["patch_embedding"], trace.patch_embedding.numpy(), atol=1e-5
+        read_numbers(archive, "patches")["patch_embedding"], trace.patch_embedding.numpy(), atol=1e-5
     )
     about = json.loads(archive.read("settings.json"))
     assert (
@@ -54,21 +54,23 @@ def test_the_zip_holds_the_traces_own_numbers_with_the_settings_given(service, k
     assert [one["label"] for one in about["prediction"]] == [label for label, _ in trace.top(5)]
     for name in set(archive.namelist()) - {"README.txt"}:
         assert name.startswith("numbers/") or name in archive.read("README.txt").decode(), (
-            f"README.txt says nothing of {name}"
+            f"README.txt does not mention {name}"
         )
 
 
-def test_without_a_token_it_is_the_patch_in_the_middle_as_on_the_page(service, key):
-    views = json.loads(opened(lessons.lesson_zip(service, key, {})).read("settings.json"))["views"]
+def test_zip_default_token_is_the_central_patch(service, key):
+    views = json.loads(open_zip(lessons.lesson_zip(service, key, {})).read("settings.json"))["views"]
     assert views["explorer"]["token"] == views["tour"]["token"] == 7 * 14 + 7
-    archive = opened(lessons.lesson_zip(service, key, {"explorer.token": "3"}))
+    archive = open_zip(lessons.lesson_zip(service, key, {"explorer.token": "3"}))
     views = json.loads(archive.read("settings.json"))["views"]
     assert (views["explorer"]["token"], views["tour"]["token"]) == (2, 105)
 
 
-def test_the_pictures_are_those_of_the_page(service, key):
+def test_zip_images_match_input_upload_and_overlay(service, key):
     subject = service.subject(key)
-    archive = opened(lessons.lesson_zip(service, key, {"rollout.overlay": "paper", "rollout.smooth": "off"}))
+    archive = open_zip(
+        lessons.lesson_zip(service, key, {"rollout.overlay": "paper", "rollout.smooth": "off"})
+    )
     assert (np.asarray(Image.open(archive.open("input.png"))) == subject.trace.view.picture).all()
     assert Image.open(archive.open("upload.jpg")).size == subject.trace.view.upload
     drawn = vitviz.overlay(
@@ -81,14 +83,14 @@ def test_the_pictures_are_those_of_the_page(service, key):
     assert (np.asarray(Image.open(archive.open("rollout-overlay.png"))) == drawn).all()
 
 
-def test_the_chart_needs_no_other_file_and_has_the_numbers(service, key):
+def test_html_chart_is_self_contained_and_has_the_numbers(service, key):
     page = service.file(key, "distance", "figure.html", {"form": "sorted"}).decode()
-    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page asks for another file"
-    (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    told = json.loads(told)
-    part = told["parts"]["cell/distance/chart?form=sorted&rows=plain&difference=off"]
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page), "the page loads another file"
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    data = json.loads(data)
+    part = data["parts"]["cell/distance/chart?form=sorted&rows=plain&difference=off"]
     assert (
-        told["value"]["controls"][0]["default"] == "sorted" and told["value"]["checkpoint"] == "vitviz-tiny"
+        data["value"]["controls"][0]["default"] == "sorted" and data["value"]["checkpoint"] == "vitviz-tiny"
     )
     chart, expected = (
         json.loads(base64.b64decode(part["data"])),
@@ -98,7 +100,7 @@ def test_the_chart_needs_no_other_file_and_has_the_numbers(service, key):
         np.testing.assert_allclose(series["y"], row.numpy(), rtol=1e-4)
 
 
-def test_the_table_has_a_line_for_each_head(service, key):
+def test_csv_has_a_row_for_each_head(service, key):
     lines = list(csv.DictReader(io.StringIO(service.file(key, "distance", "numbers.csv", {}).decode())))
     expected = vitviz.attention_distance(service.subject(key).trace).numpy()
     assert len(lines) == expected.size
@@ -108,13 +110,11 @@ def test_the_table_has_a_line_for_each_head(service, key):
 
 
 @sweep("alone", [0, 1, 8], quick=[1])
-def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the_pages_do(
-    service, key, alone
-):
+def test_zip_rollout_overlay_uses_page_layer_and_colour_range(service, key, alone):
     subject = service.subject(key)
-    archive = opened(lessons.lesson_zip(service, key, {"rollout.alone": str(alone)}))
+    archive = open_zip(lessons.lesson_zip(service, key, {"rollout.alone": str(alone)}))
     assert json.loads(archive.read("settings.json"))["views"]["rollout"]["alone"] == alone
-    found = np.asarray(Image.open(archive.open("rollout-overlay.png")))
+    image = np.asarray(Image.open(archive.open("rollout-overlay.png")))
     values = (
         vitviz.analyses.mean_attention(subject.trace)[alone - 1].numpy()
         if alone
@@ -129,16 +129,16 @@ def test_the_rollouts_picture_is_what_is_in_view_and_its_colours_begin_where_the
         opacity=settings["opacity"],
         colours=settings["colormap"],
     )
-    assert (found == expected).all()
+    assert (image == expected).all()
 
 
-def test_every_view_is_in_it_with_its_files_settings_and_words(service, key):
-    archive = opened(lessons.lesson_zip(service, key, {}))
+def test_zip_contains_files_settings_and_texts_of_every_view(service, key):
+    archive = open_zip(lessons.lesson_zip(service, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
     assert [view.slug for view in VIEWS if view.on_request] == ["trial", "experiment"]
     for view in VIEWS:
-        if view.on_request:  # which would hold up all others
+        if view.on_request:  # too slow for the zip
             assert not any(view.slug in name for name in names) and lessons.ON_REQUEST in readme
             continue
         assert {f"numbers/{view.slug}.npz", *(f"{view.slug}-{file.name}" for file in view.files)} <= names
@@ -151,40 +151,40 @@ def test_every_view_is_in_it_with_its_files_settings_and_words(service, key):
                 service.file(key, view.slug, file.name, {}),
             )
             first, second = (
-                re.sub(rb"[0-9a-f]{8}-[0-9a-f-]{27}", b"", one) for one in (data, alone)
-            )  # the id of Plotly's element
+                re.sub(rb"[0-9a-f]{8}-[0-9a-f-]{27}", b"", content) for content in (data, alone)
+            )  # random ids of Plotly elements
             assert first == second
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("slug", ["experiment", "trial"])
-def test_what_takes_long_comes_along_once_the_view_itself_has_found_it(service, slug, fast_faithfulness):
+def test_slow_views_are_in_zip_once_computed(service, slug, fast_faithfulness):
     key = service.look(service.pictures.sample("rocket"), "vitviz-tiny")
     given = {"experiment": {"kind": "shuffle"}, "trial": {"patches_as": "mean"}}[slug]
-    asked = {f"{slug}.{name}": value for name, value in given.items()}
+    settings = {f"{slug}.{name}": value for name, value in given.items()}
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
-    service.item(key, slug, part[0], given | part[1])  # what has been begun is not whole
-    before = opened(lessons.lesson_zip(service, key, asked))
+    service.item(key, slug, part[0], given | part[1])  # partial results do not count
+    before = open_zip(lessons.lesson_zip(service, key, settings))
     assert json.loads(before.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
     with np.load(io.BytesIO(service.numbers(key, slug, given))) as file:
         expected = {name: file[name] for name in file.files}
-    archive = opened(lessons.lesson_zip(service, key, asked))
-    found = numbers(archive, slug)
-    assert set(found.files) == set(expected)
-    assert all(np.array_equal(found[one], expected[one], equal_nan=expected[one].dtype.kind == "f")
-               for one in expected)  # fmt: skip
+    archive = open_zip(lessons.lesson_zip(service, key, settings))
+    arrays = read_numbers(archive, slug)
+    assert set(arrays.files) == set(expected)
+    assert all(np.array_equal(arrays[name], expected[name], equal_nan=expected[name].dtype.kind == "f")
+               for name in expected)  # fmt: skip
     assert slug not in json.loads(archive.read("settings.json"))["left_out"]
     printed = [name for name in archive.namelist() if name.startswith(f"figures/vitviz-{slug}")]
     assert len(printed) == 2 * service.view(slug).printable
-    other = opened(lessons.lesson_zip(service, key, {}))  # with other settings nothing is known
+    other = open_zip(lessons.lesson_zip(service, key, {}))  # no results for other settings
     assert json.loads(other.read("settings.json"))["left_out"][slug] == lessons.ON_REQUEST
 
 
-def test_a_view_that_does_not_exist_is_left_out_with_the_reason(service, key, monkeypatch):
+def test_unsupported_view_is_left_out_with_reason(service, key, monkeypatch):
     monkeypatch.setattr(
         PositionsView, "unsupported", lambda self, subject: "It turns queries and keys instead."
     )
-    archive = opened(lessons.lesson_zip(service, key, {}))
+    archive = open_zip(lessons.lesson_zip(service, key, {}))
     assert "numbers/positions.npz" not in archive.namelist()
     assert json.loads(archive.read("settings.json"))["left_out"] == {
         "positions": "It turns queries and keys instead.",
@@ -205,20 +205,20 @@ def test_a_view_that_does_not_exist_is_left_out_with_the_reason(service, key, mo
         ({"survey.rollout": "unknown"}, KeyError),
     ],
 )
-def test_what_does_not_fit_is_refused(service, key, given, error):
+def test_invalid_zip_settings_raise(service, key, given, error):
     with pytest.raises(error):
         lessons.lesson_zip(service, key, given)
     with pytest.raises(KeyError):
         lessons.lesson_zip(service, "no such key", {})
 
 
-def test_a_checkpoints_name_is_safe_as_a_file_name():
+def test_checkpoint_name_is_sanitized_in_file_name():
     assert lessons.file_name("vitviz-tiny@30") == "vitviz-tiny-30.zip"
     assert lessons.file_name('../a"b\r\nc<img>') == "vitviz-a-b-c-img.zip"
 
 
 @pytest.mark.parametrize(("name", "written"), [("=cmd()", "'=cmd()"), ("+1", "'+1"), ("vit", "vit")])
-def test_a_checkpoints_name_is_no_formula_in_a_table(service, key, name, written):
+def test_checkpoint_name_is_escaped_in_csv(service, key, name, written):
     trace = replace(service.subject(key).trace, checkpoint=name)
     view = service.view("distance")
     subject = ViewContext(service.checkpoints.inspector("vitviz-tiny"), trace)

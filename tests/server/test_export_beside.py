@@ -1,4 +1,4 @@
-"""The zip of more than one picture and checkpoint: an average over a set, the checkpoint beside."""
+"""Zips with an average over an image set or with a second checkpoint."""
 
 import base64
 import io
@@ -8,31 +8,32 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.server.helpers import numbers, opened
+from tests.server.helpers import open_zip, read_numbers
 from vitviz.server.api import lessons
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.mark.long
-def test_an_average_on_the_screen_is_the_one_in_the_files(service, key, two):
+def test_zip_contains_average_of_image_set(service, key, two):
     survey, measured = list(service.sets.surveying(key, two))[-1]
-    archive = opened(lessons.lesson_zip(service, key, {"survey.distance": survey}))
-    found = numbers(archive, "distance")
+    archive = open_zip(lessons.lesson_zip(service, key, {"survey.distance": survey}))
+    arrays = read_numbers(archive, "distance")
     assert (
-        np.array_equal(found["distance"], measured.distances.distance.numpy()) and int(found["pictures"]) == 2
+        np.array_equal(arrays["distance"], measured.distances.distance.numpy())
+        and int(arrays["pictures"]) == 2
     )
-    chart = service.item(survey, "distance", "chart", {}).tobytes()  # its title says of how many it is
+    chart = service.item(survey, "distance", "chart", {}).tobytes()  # the title contains the number of images
     title = json.loads(chart)["title"]
     assert (title["text"], title["values"]["count"]) == ("{checkpoint}, mean of {count} images", 2)
     assert base64.b64encode(chart).decode() in archive.read("distance-figure.html").decode()
     assert ",2,plain," in archive.read("distance-numbers.csv").decode()
-    assert "rollout" in numbers(archive, "rollout"), "the other views stay with the picture"
+    assert "rollout" in read_numbers(archive, "rollout"), "other views are missing"
     with pytest.raises(KeyError):
         service.numbers(survey, "rollout", {})
 
 
-def test_an_average_is_made_at_the_input_size_in_view(service, key, tmp_path):
+def test_average_uses_the_current_input_size(service, key, tmp_path):
     vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
     small = service.look(service.pictures.sample("coffee"), "vitviz-tiny", (56, 56))
     _, measured = list(service.sets.surveying(small, [str(path)]))[-1]
@@ -43,9 +44,9 @@ def test_an_average_is_made_at_the_input_size_in_view(service, key, tmp_path):
 
 
 @pytest.mark.long
-def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(service, key):
+def test_second_checkpoint_has_its_own_zip_folder_and_settings(service, key):
     beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@0")
-    archive = opened(
+    archive = open_zip(
         lessons.lesson_zip(
             service, key, {"second": beside, "rollout.fusion": "max", "second.rollout.fusion": "min"}
         )
@@ -60,18 +61,18 @@ def test_the_checkpoint_beside_is_in_a_folder_of_its_own_with_its_settings(servi
 
 
 @pytest.mark.long
-def test_what_is_of_both_checkpoints_is_of_both_in_the_zip_too(service, key):
+def test_zip_comparisons_use_both_checkpoints(service, key):
     beside = service.look(service.pictures.sample("coffee"), "vitviz-tiny@300")
-    both = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
-    given = {"second": beside, **both, **{f"second.{name}": value for name, value in both.items()}}
-    archive = opened(lessons.lesson_zip(service, key, given))
+    settings = {"tokens.show": "components", "tokens.basis": "beside", "compared.against": "beside"}
+    given = {"second": beside, **settings, **{f"second.{name}": value for name, value in settings.items()}}
+    archive = open_zip(lessons.lesson_zip(service, key, given))
     for folder, pair in (("", service.runs.pair(key, beside)), ("second/", service.runs.pair(beside, key))):
         for slug, name, asked in (
             ("tokens", "components", {"show": "components", "basis": "beside"}),
             ("compared", "cka", {"against": "beside"}),
         ):
             with (
-                np.load(io.BytesIO(archive.read(f"{folder}numbers/{slug}.npz"))) as found,
+                np.load(io.BytesIO(archive.read(f"{folder}numbers/{slug}.npz"))) as arrays,
                 np.load(io.BytesIO(service.numbers(pair, slug, asked))) as expected,
             ):
-                np.testing.assert_array_equal(found[name], expected[name])
+                np.testing.assert_array_equal(arrays[name], expected[name])

@@ -1,4 +1,4 @@
-"""Figures for print from the server: by address, by endpoint, and in the zip."""
+"""Print figures from the server: by URL, by endpoint and in the zip."""
 
 import base64
 import io
@@ -23,19 +23,19 @@ def expected(inspector, trace, photo):
     return vitviz.figure("rollout", inspector, trace, picture=photo, fusion="max")
 
 
-def credited(caption: str) -> str:
-    """The caption with the sample's name, which Python is not told."""
+def add_sample_credit(caption: str) -> str:
+    """Return the caption with the name of the sample, which the Python API does not know."""
     size = "600 × 400 px."
     assert f"Photograph: {size}" in caption and "alone: 0" not in caption and "auto" not in caption
     title = "Coffee cup (Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0)"
     return caption.replace(f"Photograph: {size}", f"Photograph: {title}, {size}")
 
 
-def test_an_address_gives_what_python_gives(service, key, expected):
+def test_figure_route_matches_python_figure(service, key, expected):
     data, name = figures.figure_file(service, key, "rollout", "svg", {"fusion": "max"})
     assert data == expected.svg() and name == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
     data, _ = figures.figure_file(service, key, "rollout", "txt", {"fusion": "max"})
-    assert data.decode() == credited(expected.caption)
+    assert data.decode() == add_sample_credit(expected.caption)
     for form in ("txt", "tex", "md"):
         short = {"fusion": "max", "print.definition": "0"}
         data, name = figures.figure_file(service, key, "rollout", form, short)
@@ -62,12 +62,12 @@ def test_an_address_gives_what_python_gives(service, key, expected):
         {"fusion": "sum"},
     ],
 )
-def test_what_does_not_fit_is_refused(service, key, asked):
+def test_invalid_figure_setting_is_rejected(service, key, asked):
     with pytest.raises(VitvizError):
         figures.figure_file(service, key, "rollout", "svg", asked)
 
 
-def test_other_formats_views_and_keys_do_not_exist(service, key):
+def test_unknown_format_view_or_key_raises(service, key):
     for wrong in (("no such key", "rollout", "svg"), (key, "cls", "svg"), (key, "rollout", "html")):
         with pytest.raises(Unknown):
             figures.figure_file(service, *wrong, {})
@@ -75,7 +75,7 @@ def test_other_formats_views_and_keys_do_not_exist(service, key):
         figures.figure_file(service, key, "tour", "svg", {})
 
 
-def test_a_mean_over_a_set_has_its_figure_too(service, key, two):
+def test_average_over_image_set_has_a_figure(service, key, two):
     survey, _ = list(service.sets.surveying(key, two))[-1]
     data, _ = figures.figure_file(service, survey, "distance", "svg", {})
     assert any("mean of 2 images" in text for text in texts(data))
@@ -83,22 +83,22 @@ def test_a_mean_over_a_set_has_its_figure_too(service, key, two):
         figures.figure_file(service, survey, "rollout", "svg", {})
 
 
-def test_the_endpoint_gives_the_file_and_its_caption(service, expected):
-    found = Endpoints(service).figure("coffee", settings="fusion=max")
-    assert base64.b64decode(found["data"]) == expected.svg() and found["caption"] == credited(
+def test_figure_endpoint_returns_file_and_caption(service, expected):
+    response = Endpoints(service).figure("coffee", settings="fusion=max")
+    assert base64.b64decode(response["data"]) == expected.svg() and response["caption"] == add_sample_credit(
         expected.caption
     )
-    assert found["name"] == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
-    found = Endpoints(service).figure("coffee", "distance", format="png", width=86, dpi=150)
-    assert Image.open(io.BytesIO(base64.b64decode(found["data"]))).width == round(86 / 25.4 * 150)
-    found = Endpoints(service).figure("coffee", "filters", format="pdf", without="heads=1.1")
-    assert base64.b64decode(found["data"])[:5] == b"%PDF-"
+    assert response["name"] == "vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg"
+    response = Endpoints(service).figure("coffee", "distance", format="png", width=86, dpi=150)
+    assert Image.open(io.BytesIO(base64.b64decode(response["data"]))).width == round(86 / 25.4 * 150)
+    response = Endpoints(service).figure("coffee", "filters", format="pdf", without="heads=1.1")
+    assert base64.b64decode(response["data"])[:5] == b"%PDF-"
     with pytest.raises(VitvizError, match="name=value"):
         Endpoints(service).figure("coffee", settings="max")
 
 
 @pytest.mark.long
-def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(service, key, expected):
+def test_zip_contains_figures_and_captions_of_fast_views(service, key, expected):
     with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(service, key, {"rollout.fusion": "max"}))) as archive:
         names = [name for name in archive.namelist() if name.startswith("figures/")]
         assert archive.read("figures/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
@@ -113,43 +113,41 @@ def test_the_zip_holds_every_views_figure_that_is_at_hand_with_its_caption(servi
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("slug", ["trial", "experiment"])
-def test_what_takes_long_is_printed_from_what_the_view_itself_has_found(
+def test_slow_view_figure_requires_computed_results(
     service, inspector, trace, photo, slug, fast_faithfulness
 ):
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     given = {"trial": {"patches_as": "blur"}, "experiment": {"kind": "shuffle"}}[slug]
     part = {"experiment": ("point", {"step": "1"}), "trial": ("tried", {"method": "ledger"})}[slug]
     for begun in (False, True):
-        if begun:  # what has been begun is not whole
+        if begun:  # partial results do not count
             service.item(key, slug, part[0], given | part[1])
-        with pytest.raises(VitvizError) as told:
+        with pytest.raises(VitvizError) as error:
             figures.figure_file(service, key, slug, "svg", given)
-        assert str(told.value) == figures.NOT_YET
+        assert str(error.value) == figures.NOT_YET
     service.numbers(key, slug, given)
     data, name = figures.figure_file(service, key, slug, "svg", {**given, "print.detail": "1"})
     figure = vitviz.figure(slug, inspector, trace, detail=True, picture=photo, **given)
     assert texts(data) == texts(figure.svg()) and name.replace("_coffee", "") == f"{figure.name}.svg"
-    with pytest.raises(
-        VitvizError, match="have not been computed yet"
-    ):  # with other settings nothing is known
+    with pytest.raises(VitvizError, match="have not been computed yet"):  # no results for other settings
         figures.figure_file(service, key, slug, "svg", {})
     edited = service.look(
         service.pictures.sample("coffee"), "vitviz-tiny", without=vitviz.Ablation(heads=[(4, 1)])
     )
-    with pytest.raises(VitvizError, match="needs the full model"):  # and no promise where there will be none
+    with pytest.raises(VitvizError, match="needs the full model"):  # edited images never have results
         figures.figure_file(service, edited, slug, "svg", given)
 
 
 @pytest.mark.long
-def test_a_program_gets_what_takes_long_made(service, fast_faithfulness):
-    found = Endpoints(service).figure("coffee", "trial", settings="patches_as=black", detail=True)
-    said = texts(base64.b64decode(found["data"]))
+def test_figure_endpoint_computes_slow_view(service, fast_faithfulness):
+    response = Endpoints(service).figure("coffee", "trial", settings="patches_as=black", detail=True)
+    said = texts(base64.b64decode(response["data"]))
     assert {"Logit attribution", "Removed patches are: black"} <= {text.removesuffix(" *") for text in said}
-    assert found["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
+    assert response["name"] == "vitviz-trial_coffee_vitviz-tiny_detail_patches-as-black.svg"
 
 
 @pytest.mark.long
-def test_a_trial_over_a_set_has_its_figure(service, key, two, monkeypatch):
+def test_faithfulness_over_image_set_has_a_figure(service, key, two, monkeypatch):
     from vitviz.server.services import image_sets
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
@@ -164,7 +162,7 @@ def test_a_trial_over_a_set_has_its_figure(service, key, two, monkeypatch):
     assert any(text.startswith("Over 2 images") for text in said) and "Two classes" in said
 
 
-def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_bound(service, key):
+def test_png_above_pixel_limit_is_rejected(service, key):
     asked = {"print.width": "400", "print.dpi": "600", "print.detail": "1"}
     with pytest.raises(TooMuch, match="million pixels; the limit is 20 million"):
         figures.figure_file(service, key, "tokens", "png", asked)
@@ -172,13 +170,13 @@ def test_a_large_png_is_refused_before_it_is_drawn_and_the_dialog_says_the_same_
     assert f"const PIXELS = {Limits().pixels // 10**6};" in dialog
 
 
-def test_a_figure_that_nobody_waits_for_is_drawn_no_further(service, key):
-    made, drawn = figures.figure(service, key, "rollout", {}), []
+def test_cancelled_figure_stops_drawing(service, key):
+    figure, checks = figures.figure(service, key, "rollout", {}), []
 
-    def left() -> bool:
-        drawn.append(1)
-        return len(drawn) > 5
+    def client_left() -> bool:
+        checks.append(1)
+        return len(checks) > 5
 
-    with cancellation.when(left), pytest.raises(Stopped):
-        made.png()
-    assert len(drawn) == 6
+    with cancellation.when(client_left), pytest.raises(Stopped):
+        figure.png()
+    assert len(checks) == 6

@@ -1,4 +1,4 @@
-"""Compared in print from the server: by address, by endpoint and in the zip, of one checkpoint and of two."""
+"""Print figures of the Similarity view: by URL, by endpoint and in the zip, of one or two checkpoints."""
 
 import base64
 import io
@@ -17,7 +17,7 @@ from vitviz.server.services.analysis_service import AnalysisService
 
 EARLY = "vitviz-tiny@30"
 pytestmark = pytest.mark.usefixtures("short_training", "cached_sample_survey")
-BOTH = {"against": "beside"}
+AGAINST_SECOND = {"against": "beside"}
 NAME = "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
 
 
@@ -28,22 +28,24 @@ def pair(service, key):
 
 @pytest.fixture(scope="module")
 def expected(inspector):
-    return vitviz.figure("compared", inspector, second=vitviz.load(EARLY, device="cpu"), **BOTH)
+    return vitviz.figure("compared", inspector, second=vitviz.load(EARLY, device="cpu"), **AGAINST_SECOND)
 
 
 @pytest.mark.long
-def test_an_address_gives_what_python_gives(service, key, pair, inspector, expected):
-    data, name = figures.figure_file(service, pair, "compared", "svg", BOTH)
+def test_figure_route_matches_python_figure(service, key, pair, inspector, expected):
+    data, name = figures.figure_file(service, pair, "compared", "svg", AGAINST_SECOND)
     assert data == expected.svg() and name == f"{NAME}.svg"
-    assert figures.figure_file(service, pair, "compared", "txt", BOTH)[0].decode() == expected.caption
+    assert (
+        figures.figure_file(service, pair, "compared", "txt", AGAINST_SECOND)[0].decode() == expected.caption
+    )
     data, name = figures.figure_file(service, key, "compared", "svg", {"print.detail": "1"})
     assert data == vitviz.figure("compared", inspector, detail=True).svg()
     assert name == "vitviz-compared_vitviz-tiny_detail.svg"
     with pytest.raises(WrongSetting, match="no second checkpoint"):
-        figures.figure_file(service, key, "compared", "svg", BOTH)
+        figures.figure_file(service, key, "compared", "svg", AGAINST_SECOND)
 
 
-def test_a_set_of_ones_own_is_printed_and_named(service, key, tmp_path):
+def test_uploaded_image_set_is_printed_with_its_size(service, key, tmp_path):
     from vitviz.surveys import sample_crops
 
     paths = []
@@ -56,11 +58,11 @@ def test_a_set_of_ones_own_is_printed_and_named(service, key, tmp_path):
 
 
 @pytest.mark.long
-def test_the_endpoint_takes_a_second_checkpoint(service, expected):
+def test_figure_endpoint_accepts_second_checkpoint(service, expected):
     ask = Endpoints(service).figure
-    found = ask("coffee", "compared", settings="against=beside", second=EARLY)
-    assert base64.b64decode(found["data"]) == expected.svg() and found["name"] == f"{NAME}.svg"
-    assert found["checkpoint"] == "vitviz-tiny" and found["caption"] == expected.caption
+    response = ask("coffee", "compared", settings="against=beside", second=EARLY)
+    assert base64.b64decode(response["data"]) == expected.svg() and response["name"] == f"{NAME}.svg"
+    assert response["checkpoint"] == "vitviz-tiny" and response["caption"] == expected.caption
     assert ask("coffee", "compared")["name"] == "vitviz-compared_vitviz-tiny.svg"
     with pytest.raises(WrongSetting, match="Rollout is of one checkpoint"):
         ask("coffee", "rollout", second=EARLY)
@@ -71,11 +73,13 @@ def test_the_endpoint_takes_a_second_checkpoint(service, expected):
 
 
 @pytest.mark.sweep
-def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expected):
-    service, asked = AnalysisService(ServiceSettings(device="cpu")), []
+def test_zip_compares_both_checkpoints_with_one_survey_each(monkeypatch, expected):
+    service, surveyed = AnalysisService(ServiceSettings(device="cpu")), []
     of_samples = service.sets._of_samples
     monkeypatch.setattr(
-        service.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
+        service.sets,
+        "_of_samples",
+        lambda run, what: surveyed.append(run.checkpoint) or of_samples(run, what),
     )
     first, second = (service.look(service.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}
@@ -84,16 +88,16 @@ def test_the_zip_has_it_of_both_and_looks_at_the_pictures_once(monkeypatch, expe
         assert archive.read(f"figures/{NAME}.txt").decode() == expected.caption
         other = "second/figures/vitviz-compared_vitviz-tiny-30_vitviz-tiny_against-beside.svg"
         assert f"depth of {EARLY}" in texts(archive.read(other))
-    assert sorted(asked) == ["vitviz-tiny", EARLY], "what its numbers are made from, and nothing more"
+    assert sorted(surveyed) == ["vitviz-tiny", EARLY], "a checkpoint was surveyed more than once"
 
 
 @pytest.mark.long
-def test_its_film_over_a_training_keeps_the_second_checkpoint_beside_it(service, pair, expected, monkeypatch):
+def test_training_video_keeps_the_second_checkpoint(service, pair, expected, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
-    film = videos.page_video(service, pair, "compared", BOTH)
-    first, *_, last = (frame.spec.rows[0][0] for frame in film.frames)
+    video = videos.page_video(service, pair, "compared", AGAINST_SECOND)
+    first, *_, last = (frame.spec.rows[0][0] for frame in video.frames)
     np.testing.assert_array_equal(last.values, expected.spec.rows[0][0].values)
-    assert {str(one.x_label) for one in (first, last)} == {f"depth of {EARLY}"}
+    assert {str(matrix.x_label) for matrix in (first, last)} == {f"depth of {EARLY}"}
     assert str(first.y_label) == "depth of vitviz-tiny@0" and not np.allclose(
         first.values, last.values, atol=0.1
     )

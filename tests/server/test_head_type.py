@@ -1,4 +1,4 @@
-"""What a page, its files and endpoints make of a head of several labels, of values, of a single output."""
+"""Models with several labels, values or a single output: page, files and endpoints."""
 
 import io
 import json
@@ -38,33 +38,33 @@ def key_of(service, name):
     return service.look(service.pictures.sample("chelsea"), name)
 
 
-def shown_of(logits, head_type):
-    """By NumPy alone."""
+def shown_scores(logits, head_type):
+    """Return the scores that a head shows, computed with NumPy."""
     if head_type == "value":
         return logits
     return 1 / (1 + np.exp(-logits))
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_the_prediction_on_the_page_is_what_its_head_gives(service, name):
+def test_prediction_shows_scores_of_the_head_type(service, name):
     outputs, head_type = OUTPUTS[name]
     key = key_of(service, name)
     subject = service.subject(key)
-    told = facts.prediction_facts(subject, key, "chelsea")
-    expected = sorted(shown_of(subject.trace.logits.double().numpy(), head_type), reverse=True)
-    assert [score for _, score in told["top"]] == pytest.approx(expected, abs=1e-6)
-    assert told["head_type"] == head_type and (told["truth"] is None) == (name != "labels")
-    (note,) = told["notes"]
+    prediction = facts.prediction_facts(subject, key, "chelsea")
+    expected = sorted(shown_scores(subject.trace.logits.double().numpy(), head_type), reverse=True)
+    assert [score for _, score in prediction["top"]] == pytest.approx(expected, abs=1e-6)
+    assert prediction["head_type"] == head_type and (prediction["truth"] is None) == (name != "labels")
+    (note,) = prediction["notes"]
     words = {"labels": "need not sum to 1", "yes": "probability of yes"}
     assert words.get(name, "no probabilities") in note["text"] and note["values"]["count"] == outputs
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("slug", ["evidence", "trial", "experiment", "tour"])
-def test_every_view_is_told_the_head_and_offers_what_it_has(service, slug, name):
-    told = figure_value(service, key_of(service, name), service.view(slug))
-    assert told["message"] is None and told["head_type"] == OUTPUTS[name][1]
-    offered = {one["name"]: one for one in told["controls"]}
+def test_views_offer_scores_of_the_head_type(service, slug, name):
+    figure = figure_value(service, key_of(service, name), service.view(slug))
+    assert figure["message"] is None and figure["head_type"] == OUTPUTS[name][1]
+    offered = {one["name"]: one for one in figure["controls"]}
     if slug in ("trial", "experiment"):
         scores = [score for score, _ in offered["score"]["options"]]
         assert (scores == ["logit"]) == (OUTPUTS[name][1] == "value")
@@ -75,15 +75,17 @@ def test_every_view_is_told_the_head_and_offers_what_it_has(service, slug, name)
         assert ("smallest" in shown) == (OUTPUTS[name][1] != "value")
 
 
-def read(array):
+def read_json(array):
     return json.loads(array.tobytes())
 
 
 @pytest.mark.parametrize("name", ["values", "value"])
-def test_charts_of_values_have_an_axis_of_values(service, name):
+def test_charts_of_value_heads_are_not_in_percent(service, name):
     key = key_of(service, name)
-    forming = read(service.item(key, "evidence", "chart", {"show": "forming"}))
-    curves = read(service.item(key, "experiment", "chart", {"kind": "grey", "known": "2", "score": "logit"}))
+    forming = read_json(service.item(key, "evidence", "chart", {"show": "forming"}))
+    curves = read_json(
+        service.item(key, "experiment", "chart", {"kind": "grey", "known": "2", "score": "logit"})
+    )
     assert not forming["percent"] and not curves["percent"]
     largest = service.subject(key).trace.logits.max().item()
     assert curves["series"][0]["y"][0] == pytest.approx(largest, rel=1e-5)
@@ -93,27 +95,27 @@ def test_charts_of_values_have_an_axis_of_values(service, name):
             service.view(view).settings({asked: "probability"}, service.subject(key).about)
 
 
-def test_endpoints_give_values_under_their_own_name(service):
+def test_endpoints_name_values_or_probabilities(service):
     endpoints = Endpoints(service)
     for name, (_, head_type) in OUTPUTS.items():
-        found = endpoints.predict("chelsea", name)
-        assert found["head_type"] == head_type
+        response = endpoints.predict("chelsea", name)
+        assert response["head_type"] == head_type
         quantity = "value" if head_type == "value" else "probability"
-        assert all({*one} == {"label", quantity} for one in found["top"])
-    tried = endpoints.trial("chelsea", "value", method="rollout")
+        assert all({*one} == {"label", quantity} for one in response["top"])
+    evaluation = endpoints.trial("chelsea", "value", method="rollout")
     trace = service.subject(key_of(service, "value")).trace
-    assert tried["curves"]["rollout"]["most"][0] == pytest.approx(trace.logits.item(), abs=1e-4)
+    assert evaluation["curves"]["rollout"]["most"][0] == pytest.approx(trace.logits.item(), abs=1e-4)
 
 
 @pytest.fixture(scope="module")
-def zipped(service):
+def lesson_zips(service):
     return {name: lessons.lesson_zip(service, key_of(service, name), {}) for name in ("value", "classes")}
 
 
-def older(data):
-    """The zip as it was before the head's type was read."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(held, "w") as old:
+def without_head_type(data):
+    """Return the zip without the head type, as old versions wrote it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(buffer, "w") as old:
         for name in archive.namelist():
             content = archive.read(name)
             if name == lessons.TOLD:
@@ -121,16 +123,18 @@ def older(data):
                 assert about.pop("head_type")
                 content = json.dumps(about)
             old.writestr(name, content)
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.mark.long
-def test_a_lesson_says_what_its_scores_are_and_an_old_one_that_they_are_wrong(service, zipped):
-    about = json.loads(zipfile.ZipFile(io.BytesIO(zipped["value"])).read(lessons.TOLD))
+def test_lesson_names_head_type_and_outdated_lesson_warns(service, lesson_zips):
+    about = json.loads(zipfile.ZipFile(io.BytesIO(lesson_zips["value"])).read(lessons.TOLD))
     assert about["head_type"] == "value" and {*about["prediction"][0]} == {"label", "value"}
-    of = {name: service.checkpoints.inspector(name) for name in zipped}
-    for name, data in zipped.items():
-        assert lessons.read_lesson(data).outdated(of[name]) is None
-    assert lessons.read_lesson(older(zipped["classes"])).outdated(of["classes"]) is None
-    said = lessons.read_lesson(older(zipped["value"])).outdated(of["value"])
-    assert said.startswith("The scores in this lesson’s files are wrong") and "value" in said
+    inspectors = {name: service.checkpoints.inspector(name) for name in lesson_zips}
+    for name, data in lesson_zips.items():
+        assert lessons.read_lesson(data).outdated(inspectors[name]) is None
+    assert (
+        lessons.read_lesson(without_head_type(lesson_zips["classes"])).outdated(inspectors["classes"]) is None
+    )
+    warning = lessons.read_lesson(without_head_type(lesson_zips["value"])).outdated(inspectors["value"])
+    assert warning.startswith("The scores in this lesson’s files are wrong") and "value" in warning

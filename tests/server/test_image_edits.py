@@ -1,4 +1,4 @@
-"""A retouched photograph on the server: a key of its own, painted once, and said in all that goes home."""
+"""Edited images on the server: separate keys, one rendering, and mention in exports."""
 
 import io
 import json
@@ -20,7 +20,7 @@ TEXT = "brush.mean_60.200.150.90.0 rotate_10"
 
 
 @pytest.fixture(scope="module")
-def painted(service, key):
+def edited_key(service, key):
     run = service.runs.run(key)
     return service.look(run.picture, run.checkpoint, strokes=ImageEdits.parse(TEXT))
 
@@ -29,23 +29,23 @@ def pixels(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"), int)
 
 
-def test_the_model_sees_what_was_painted_and_the_run_is_another(service, key, painted):
-    assert painted != key and service.scene(painted) == service.scene(key)
-    found, before = service.subject(painted).trace, service.subject(key).trace
-    by_hand = vitviz.load("vitviz-tiny", device="cpu").trace(
+def test_edited_image_has_its_own_key_and_trace(service, key, edited_key):
+    assert edited_key != key and service.scene(edited_key) == service.scene(key)
+    edited, before = service.subject(edited_key).trace, service.subject(key).trace
+    expected = vitviz.load("vitviz-tiny", device="cpu").trace(
         vitviz.edit_image(vitviz.sample_image("coffee"), TEXT)
     )
-    assert (found.view.picture == by_hand.view.picture).all() and found.view.retouched.text() == TEXT
-    assert (found.logits - before.logits).abs().max() > 0.1
+    assert (edited.view.picture == expected.view.picture).all() and edited.view.retouched.text() == TEXT
+    assert (edited.logits - before.logits).abs().max() > 0.1
     assert not before.view.retouched
 
 
-def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(service, key, monkeypatch):
-    run, count, real = service.runs.run(key), [], module.edited_pixels
+def test_edits_are_rendered_once_and_equal_strokes_share_a_key(service, key, monkeypatch):
+    run, calls, original = service.runs.run(key), [], module.edited_pixels
 
     def counted(*given):
-        count.append(given)
-        return real(*given)
+        calls.append(given)
+        return original(*given)
 
     monkeypatch.setattr(module, "edited_pixels", counted)
     keys = [
@@ -60,15 +60,15 @@ def test_a_picture_is_painted_once_and_equal_strokes_have_one_key(service, key, 
             service.before(one),
             service.photograph(one),
         )
-    assert len(count) == 1 and keys[0] == keys[1] != keys[2]
+    assert len(calls) == 1 and keys[0] == keys[1] != keys[2]
 
 
-def test_many_wide_strokes_are_painted_in_a_turn(service, key, monkeypatch):
-    run, held, real = service.runs.run(key), [], module.edited_pixels
+def test_edits_are_rendered_in_a_scheduler_turn(service, key, monkeypatch):
+    run, running_turns, original = service.runs.run(key), [], module.edited_pixels
 
     def painting(*given):
-        held.append(sum(len(line.computing) for line in service.work.turns._lines.values()))
-        return real(*given)
+        running_turns.append(sum(len(line.computing) for line in service.work.turns._lines.values()))
+        return original(*given)
 
     monkeypatch.setattr(module, "edited_pixels", painting)
     for number, ask in enumerate(
@@ -76,35 +76,41 @@ def test_many_wide_strokes_are_painted_in_a_turn(service, key, monkeypatch):
     ):
         strokes = ImageEdits.parse(f"hue_{11 + number}")
         size = (128, 128) if ask == service.before else None
-        found = ask(service.runs.known(run.picture, "vitviz-tiny", size, strokes=strokes))
-        assert getattr(found, "seen", found) is not None
-    assert held == [1, 1, 1]
+        result = ask(service.runs.known(run.picture, "vitviz-tiny", size, strokes=strokes))
+        assert getattr(result, "seen", result) is not None
+    assert running_turns == [1, 1, 1]
 
 
-def test_the_page_gets_the_picture_before_and_after(service, key, painted):
+def test_routes_return_original_edited_and_input_image(service, key, edited_key):
     assert (
-        service.image(painted, "original") == service.image(key, "upload") == service.image(key, "original")
+        service.image(edited_key, "original")
+        == service.image(key, "upload")
+        == service.image(key, "original")
     )
     by_hand = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT), int)
-    assert np.abs(pixels(service.image(painted, "upload")) - by_hand).mean() < 4, "a JPEG of it"
-    assert (pixels(service.image(painted, "input")) == service.subject(painted).trace.view.picture).all()
+    assert np.abs(pixels(service.image(edited_key, "upload")) - by_hand).mean() < 4, (
+        "the JPEG differs from the edited image"
+    )
+    assert (
+        pixels(service.image(edited_key, "input")) == service.subject(edited_key).trace.view.picture
+    ).all()
     with pytest.raises(Unknown, match="there are upload, original and input"):
-        service.image(painted, "mine")
+        service.image(edited_key, "mine")
 
 
-def test_before_a_pass_it_is_the_painted_picture_that_is_shown(service, key):
+def test_edited_image_is_shown_before_its_pass(service, key):
     run = service.runs.run(key)
     known = service.runs.known(run.picture, run.checkpoint, strokes=ImageEdits.parse("hue_31"))
     seen = service.before(known)
     assert seen.awaited and seen.seen.retouched.text() == "hue_31"
 
 
-def test_a_training_is_of_the_painted_picture(service, painted):
-    first, *_ = service.subject(painted).training()
+def test_training_snapshots_use_the_edited_image(service, edited_key):
+    first, *_ = service.subject(edited_key).training()
     assert first.trace.view.retouched.text() == TEXT
 
 
-def test_a_link_holds_them_and_passes_over_what_is_none():
+def test_link_keeps_valid_strokes_and_ignores_others():
     assert links.parse_link({"strokes": f" {TEXT} "}).strokes == TEXT
     for other in ("", "smudge_1", "brush.mean_1", "x" * 30_000, "hue_1 " * 101):
         assert links.parse_link({"strokes": other}).strokes is None
@@ -113,42 +119,44 @@ def test_a_link_holds_them_and_passes_over_what_is_none():
 
 
 @pytest.mark.long
-def test_the_zip_says_so_and_is_a_lesson_of_it(service, key, painted):
-    data = lessons.lesson_zip(service, painted, {"tab": "rollout"})
+def test_zip_mentions_edits_and_restores_them(service, key, edited_key):
+    data = lessons.lesson_zip(service, edited_key, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert json.loads(files["settings.json"])["retouched"] == TEXT
-    assert files["upload.jpg"] == service.image(key, "upload"), "it is painted again by whoever opens it"
-    assert files["retouched.jpg"] == service.image(painted, "upload")
+    assert files["upload.jpg"] == service.image(key, "upload"), "the zip does not contain the original"
+    assert files["retouched.jpg"] == service.image(edited_key, "upload")
     captions = [
         text.decode() for name, text in files.items() if name.startswith("figures/") and name.endswith("txt")
     ]
-    said = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
-    assert len(said) >= len(captions) // 2 > 2
+    with_edits = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
+    assert len(with_edits) >= len(captions) // 2 > 2
     assert lessons.read_lesson(data).seen.strokes == TEXT
     plain = lessons.lesson_zip(service, key, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(plain)) as archive:
         assert "retouched.jpg" not in archive.namelist() and lessons.read_lesson(plain).seen.strokes is None
 
 
-def test_a_figure_for_print_is_drawn_over_the_painted_picture(service, key, painted):
-    one, other = (figures.figure(service, each, "rollout", {}) for each in (key, painted))
-    picture, before = (made.spec.rows[0][0].picture for made in (other, one))
-    assert TEXT in other.caption and TEXT not in one.caption
-    left, top, right, bottom = map(round, service.subject(painted).trace.view.box)  # around it, it is veiled
-    by_hand = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT))
+def test_print_figure_uses_the_edited_image(service, key, edited_key):
+    plain, other = (figures.figure(service, each, "rollout", {}) for each in (key, edited_key))
+    picture, before = (made.spec.rows[0][0].picture for made in (other, plain))
+    assert TEXT in other.caption and TEXT not in plain.caption
+    left, top, right, bottom = map(
+        round, service.subject(edited_key).trace.view.box
+    )  # outside the crop the image is veiled
+    expected = np.asarray(vitviz.edit_image(vitviz.sample_image("coffee"), TEXT))
     crop = np.s_[top + 4 : bottom - 4, left + 4 : right - 4]
-    assert (picture[crop] == by_hand[crop]).all() and (before != picture).any()
+    assert (picture[crop] == expected[crop]).all() and (before != picture).any()
 
 
-def test_strokes_that_are_none_are_a_sentence(service, key):
+def test_invalid_stroke_raises_with_message(service, key):
     with pytest.raises(VitvizError, match="Given the stroke 'nothing'"):
         ImageEdits.parse("nothing")
 
 
 @pytest.mark.long
-def test_a_piece_laid_onto_another_photograph(service, key):
-    """It is that one from then on, with what was before; one's own leaves this server without its key."""
+def test_piece_pasted_onto_another_image(service, key):
+    """The other image is edited from then on. An uploaded image is exported without its key."""
     run = service.runs.run(key)
     file = io.BytesIO()
     vitviz.sample_image("rocket").resize((320, 213)).save(file, "PNG")
@@ -172,8 +180,8 @@ def test_a_piece_laid_onto_another_photograph(service, key):
     data = lessons.lesson_zip(service, onto, {"tab": "rollout"})
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-    told = [name for name, one in files.items() if own.encode() in one]
-    assert not told, "its key is this server's own"
+    leaks = [name for name, one in files.items() if own.encode() in one]
+    assert not leaks, "the zip contains the key of the upload"
     lesson = lessons.read_lesson(data)
     assert lesson.seen.strokes == text.format("other") and lesson.seen.sample == "coffee"
     assert lesson.other == files["other.jpg"] == service.image(onto, "original")

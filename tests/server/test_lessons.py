@@ -1,4 +1,4 @@
-"""The zip of everything, read back: what was seen is found again, and nothing else can be asked for by it."""
+"""Lesson zips: restored contents, rejected files and the lessons folder."""
 
 import io
 import json
@@ -25,64 +25,68 @@ GIVEN = {"rollout.fusion": "max", "rollout.residual": "0.8", "explorer.layer": "
 
 
 @pytest.fixture(scope="module")
-def own(service):
-    """The key of a picture of one's own."""
+def uploaded_image(service):
+    """Return the key of an uploaded image."""
     rows, cols = np.mgrid[0:200, 0:300]
-    held = io.BytesIO()
-    Image.fromarray(np.stack([rows, cols % 256, rows], -1).astype("uint8")).save(held, "PNG")
-    return service.pictures.keep_bytes(held.getvalue())
+    buffer = io.BytesIO()
+    Image.fromarray(np.stack([rows, cols % 256, rows], -1).astype("uint8")).save(buffer, "PNG")
+    return service.pictures.keep_bytes(buffer.getvalue())
 
 
 @pytest.fixture(scope="module")
-def zipped(service, own):
+def lesson_data(service, uploaded_image):
     from vitviz.traces.runs import Ablation
 
-    key = service.look(own, "vitviz-tiny@30", (96, 112), without=Ablation(heads=[(1, 2)], patches=[4]))
-    second = service.look(own, "vitviz-tiny", (96, 112))
+    key = service.look(
+        uploaded_image, "vitviz-tiny@30", (96, 112), without=Ablation(heads=[(1, 2)], patches=[4])
+    )
+    second = service.look(uploaded_image, "vitviz-tiny", (96, 112))
     return lessons.lesson_zip(service, key, {**GIVEN, "second": second})
 
 
-def lesson(told: object, picture: bytes | None = b"") -> bytes:
-    """A zip with any description."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
-        archive.writestr("settings.json", told if isinstance(told, str | bytes) else json.dumps(told))
+def write_lesson(description: object, picture: bytes | None = b"") -> bytes:
+    """Return a zip with any description."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(
+            "settings.json", description if isinstance(description, str | bytes) else json.dumps(description)
+        )
         if picture is not None:
             archive.writestr("upload.jpg", picture)
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.mark.long
-def test_everything_that_was_seen_is_found_again(service, own, zipped):
-    found = lessons.read_lesson(zipped)
+def test_lesson_restores_image_settings_and_edits(service, uploaded_image, lesson_data):
+    read = lessons.read_lesson(lesson_data)
     edits = "heads=2.3 patches=4"
-    assert found.seen == Link("vitviz-tiny@30", None, "rollout", "vitviz-tiny", "96x112", edits)
-    assert found.settings["rollout"] == {"fusion": "max", "residual": "0.8"}
-    assert found.settings["explorer"] == {"layer": "3"} and found.settings["tokens"] == {}
+    assert read.seen == Link("vitviz-tiny@30", None, "rollout", "vitviz-tiny", "96x112", edits)
+    assert read.settings["rollout"] == {"fusion": "max", "residual": "0.8"}
+    assert read.settings["explorer"] == {"layer": "3"} and read.settings["tokens"] == {}
     again, before = (
-        service.pictures.opened(service.pictures.keep_bytes(found.picture)),
-        service.pictures.opened(own),
+        service.pictures.opened(service.pictures.keep_bytes(read.picture)),
+        service.pictures.opened(uploaded_image),
     )
     assert again.size == before.size == (300, 200)
-    assert np.abs(np.asarray(again, int) - np.asarray(before, int)).mean() < 2, "a JPEG of it"
+    assert np.abs(np.asarray(again, int) - np.asarray(before, int)).mean() < 2, "the restored image differs"
 
 
-def test_a_picture_of_ones_own_in_a_setting_is_no_part_of_a_lesson(service, key, own):
-    given = {"tokens.other": own, "tokens.depth": "3"}
+def test_uploaded_second_image_is_not_part_of_a_lesson(service, key, uploaded_image):
+    given = {"tokens.other": uploaded_image, "tokens.depth": "3"}
     assert lessons.lesson_manifest(service, key, given)["settings"]["tokens"] == {"depth": "3"}
-    told = lessons.lesson_manifest(service, key, {"tokens.other": "chelsea"})
-    assert told["settings"]["tokens"] == {"other": "chelsea"}, "a sample is on every page"
+    manifest = lessons.lesson_manifest(service, key, {"tokens.other": "chelsea"})
+    assert manifest["settings"]["tokens"] == {"other": "chelsea"}, "a sample image is dropped"
 
 
 @pytest.mark.long
-def test_a_sample_is_named_and_so_the_same_to_the_pixel(service, key):
-    found = lessons.read_lesson(lessons.lesson_zip(service, key, GIVEN))
-    assert found.seen == Link("vitviz-tiny", "coffee", "rollout") and found.picture is None
-    assert service.pictures.sample(found.seen.sample) == service.runs.run(key).picture
+def test_lesson_refers_to_sample_by_name(service, key):
+    read = lessons.read_lesson(lessons.lesson_zip(service, key, GIVEN))
+    assert read.seen == Link("vitviz-tiny", "coffee", "rollout") and read.picture is None
+    assert service.pictures.sample(read.seen.sample) == service.runs.run(key).picture
 
 
-def test_a_description_decides_nothing_that_a_visitor_could_not():
-    told = {
+def test_invalid_lesson_settings_are_dropped():
+    description = {
         "checkpoint": "vitviz-tiny",
         "sample": "../../etc/passwd",
         "second": 3,
@@ -96,13 +100,13 @@ def test_a_description_decides_nothing_that_a_visitor_could_not():
             "explorer": None,
         },
     }
-    found = lessons.read_lesson(lesson({"lesson": told}, b"a picture"))
-    assert found.seen == Link("vitviz-tiny") and found.picture == b"a picture"
-    assert found.settings == {**{view.slug: {} for view in VIEWS}, "rollout": {"discard": "0.5"}}
+    read = lessons.read_lesson(write_lesson({"lesson": description}, b"a picture"))
+    assert read.seen == Link("vitviz-tiny") and read.picture == b"a picture"
+    assert read.settings == {**{view.slug: {} for view in VIEWS}, "rollout": {"discard": "0.5"}}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "description",
     [
         "",
         "{",
@@ -121,31 +125,31 @@ def test_a_description_decides_nothing_that_a_visitor_could_not():
         {"lesson": {"checkpoint": "x" * (LONGEST + 1), "settings": {}}},
     ],
 )
-def test_a_zip_of_another_kind_is_a_sentence(told):
+def test_zip_without_lesson_is_rejected(description):
     with pytest.raises(NoLesson, match="This zip is not a lesson"):
-        lessons.read_lesson(lesson(told))
+        lessons.read_lesson(write_lesson(description))
 
 
-def test_without_its_picture_it_is_none_and_what_is_no_picture_is_refused(service):
-    told = {"lesson": {"checkpoint": "vitviz-tiny", "settings": {}}}
+def test_lesson_without_valid_image_is_rejected(service):
+    description = {"lesson": {"checkpoint": "vitviz-tiny", "settings": {}}}
     with pytest.raises(NoLesson):
-        lessons.read_lesson(lesson(told, None))
+        lessons.read_lesson(write_lesson(description, None))
     with pytest.raises(ImageError, match="not a picture"):
-        service.pictures.keep_bytes(lessons.read_lesson(lesson(told, b"Dear diary")).picture)
+        service.pictures.keep_bytes(lessons.read_lesson(write_lesson(description, b"Dear diary")).picture)
 
 
-def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(service, zipped, tmp_path):
-    place = tmp_path / "lessons"
-    assert lessons.lessons_in_folder(place) == {}, "there need be no folder"
-    place.mkdir()
-    (tmp_path / "secret.zip").write_bytes(zipped)
+def test_only_listed_lessons_of_the_folder_open(service, lesson_data, tmp_path):
+    folder = tmp_path / "lessons"
+    assert lessons.lessons_in_folder(folder) == {}, "a missing folder is not empty"
+    folder.mkdir()
+    (tmp_path / "secret.zip").write_bytes(lesson_data)
     for name in ("2 Two.zip", "1 One.ZIP", ".hidden.zip", "notes.txt", "bad\nname.zip"):
-        (place / name).write_bytes(zipped)
-    (place / "3 A folder.zip").mkdir()
-    (place / "4 Empty.zip").touch()
-    (place / "5 Other.zip").write_bytes(b"x" * 99)
-    assert list(lessons.lessons_in_folder(place)) == ["1 One", "2 Two", "4 Empty", "5 Other"]
-    assert lessons.open_lesson(place, "1 One") == lessons.read_lesson(zipped)
+        (folder / name).write_bytes(lesson_data)
+    (folder / "3 A folder.zip").mkdir()
+    (folder / "4 Empty.zip").touch()
+    (folder / "5 Other.zip").write_bytes(b"x" * 99)
+    assert list(lessons.lessons_in_folder(folder)) == ["1 One", "2 Two", "4 Empty", "5 Other"]
+    assert lessons.open_lesson(folder, "1 One") == lessons.read_lesson(lesson_data)
     for name in (
         "../secret",
         "3 A folder",
@@ -159,24 +163,24 @@ def test_the_lessons_of_a_folder_are_offered_by_name_and_nothing_else_is_opened(
         str(tmp_path / "secret"),
     ):
         with pytest.raises(Unknown, match="no longer on the server"):
-            lessons.open_lesson(place, name)
+            lessons.open_lesson(folder, name)
     for name in ("4 Empty", "5 Other"):
         with pytest.raises(lessons.zips.NoZip):
-            lessons.open_lesson(place, name)
+            lessons.open_lesson(folder, name)
 
 
-def test_a_lesson_beside_the_app_may_be_larger_than_an_upload(zipped, tmp_path):
-    held = io.BytesIO(zipped)
-    with zipfile.ZipFile(held, "a", zipfile.ZIP_STORED) as archive:
+def test_lesson_of_the_folder_may_exceed_upload_limit(lesson_data, tmp_path):
+    buffer = io.BytesIO(lesson_data)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr("numbers/large.npz", bytes(25 * 2**20))
-    (tmp_path / "large.zip").write_bytes(held.getvalue())
-    assert lessons.open_lesson(tmp_path, "large") == lessons.read_lesson(zipped)
+    (tmp_path / "large.zip").write_bytes(buffer.getvalue())
+    assert lessons.open_lesson(tmp_path, "large") == lessons.read_lesson(lesson_data)
 
 
 @pytest.mark.processes
-def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(zipped, tmp_path):
-    """By a process of its own: the operating system ends one that has the file mapped into its memory."""
-    (tmp_path / "mine.zip").write_bytes(zipped)
+def test_lesson_overwritten_while_read_raises_error(lesson_data, tmp_path):
+    """A subprocess, because the operating system kills processes that mapped the file into memory."""
+    (tmp_path / "mine.zip").write_bytes(lesson_data)
     code = f"""
     import os
     from pathlib import Path
@@ -191,11 +195,11 @@ def test_a_lesson_that_is_overwritten_while_it_is_read_does_not_end_the_process(
     except lessons.zips.NoZip as error:
         print(error)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
-    assert done.stdout.startswith("This zip is damaged"), (done.returncode, done.stderr[-500:])
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert result.stdout.startswith("This zip is damaged"), (result.returncode, result.stderr[-500:])
 
 
-def test_where_lessons_lie(tmp_path, monkeypatch):
+def test_default_lessons_folder(tmp_path, monkeypatch):
     assert lessons_folder(tmp_path) == tmp_path
     monkeypatch.setattr("vitviz.server.options.vitviz.__file__", str(tmp_path / "vitviz/__init__.py"))
     assert str(lessons_folder()) == "lessons"

@@ -25,8 +25,8 @@ HOSTILE = [
 ]
 
 
-def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
-    asked = links.parse_link(
+def test_link_parses_checkpoint_sample_tab_and_settings():
+    link = links.parse_link(
         {
             "checkpoint": "vitviz-tiny",
             "sample": "rocket",
@@ -37,7 +37,7 @@ def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
             "query": "7",
         }
     )
-    assert asked == links.Link(
+    assert link == links.Link(
         "vitviz-tiny",
         "rocket",
         "rollout",
@@ -45,7 +45,7 @@ def test_a_link_says_checkpoint_sample_tab_and_the_tabs_settings():
     )
 
 
-def test_what_nobody_knows_is_passed_over():
+def test_unknown_parameters_are_ignored():
     assert links.parse_link({}) == links.Link()
     assert (
         links.parse_link({"tab": "nothing", "fusion": "max", "sample": "mine", "utm_source": "x"})
@@ -55,25 +55,23 @@ def test_what_nobody_knows_is_passed_over():
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_values_do_nothing(value):
+def test_hostile_values_are_dropped_or_parse(value):
     names = {control.name for view in VIEWS for control in view.controls}
     for view in VIEWS:
-        asked = links.parse_link({"tab": view.slug, "sample": value, **dict.fromkeys(names, value)})
-        assert asked.sample is None
+        link = links.parse_link({"tab": view.slug, "sample": value, **dict.fromkeys(names, value)})
+        assert link.sample is None
         assert all(
-            value == "-1" or not re.search(r"[<>${}./\x00]", text) for text in asked.settings.values()
-        ), asked
+            value == "-1" or not re.search(r"[<>${}./\x00]", text) for text in link.settings.values()
+        ), link
         controls = {control.name: control for control in view.controls}
-        for name, text in asked.settings.items():
-            controls[name].parse(
-                text
-            )  # what passes is what the view itself takes, as far as no model is known
+        for name, text in link.settings.items():
+            controls[name].parse(text)  # the view accepts values that pass
     assert links.parse_link({"tab": value}).tab is None
     if value == "9" * 5000:
         assert links.parse_link({"checkpoint": value}).checkpoint is None
 
 
-def test_a_hostile_number_reaches_no_chart():
+def test_out_of_range_numbers_are_dropped():
     assert (
         links.parse_link(
             {"tab": "rollout", "residual": "1e9", "discard": "-1", "opacity": "nan", "layers": "0-99999"}
@@ -83,11 +81,11 @@ def test_a_hostile_number_reaches_no_chart():
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_no_setting_has_a_name_that_the_link_needs(view):
+def test_setting_names_do_not_clash_with_link_parameters(view):
     assert not {control.name for control in view.controls} & {*vars(links.Link()), "lang"}
 
 
-OTHERS = {  # of each kind of control, texts of which at least one is no default
+SAMPLE_VALUES = {  # by kind of control: texts, at least one of which is not the default
     "slider": lambda control: [
         f"{control.minimum:g}",
         "2" if isinstance(control.maximum, str) else f"{control.maximum:g}",
@@ -104,10 +102,10 @@ OTHERS = {  # of each kind of control, texts of which at least one is no default
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(view):
+def test_non_default_settings_round_trip_through_links(view):
     for control in view.controls:
-        others = [text for text in OTHERS[control.kind](control) if text != str(control.start())]
-        assert others, f"nothing to try of {control}"
+        others = [text for text in SAMPLE_VALUES[control.kind](control) if text != str(control.start())]
+        assert others, f"no other value of {control}"
         for text in others:
             assert links.parse_link({"tab": view.slug, control.name: text}).settings == {control.name: text}
             assert (
@@ -116,23 +114,23 @@ def test_every_setting_at_another_value_than_its_default_can_stand_in_a_link(vie
             )
 
 
-def test_a_link_holds_as_many_numbers_as_the_setting_does_and_not_one_more():
+def test_link_limits_the_length_of_number_lists():
     several = [(view, one) for view in VIEWS for one in view.controls if isinstance(one, IntListSetting)]
     assert {control.most for _, control in several} == {16, 400}
     for view, control in several:
         whole = ".".join(map(str, range(10_000, 10_000 + control.most)))
-        for text, held in ((whole, {control.name: whole}), (f"{whole}.3", {})):
-            assert links.parse_link({"tab": view.slug, control.name: text}).settings == held
+        for text, expected in ((whole, {control.name: whole}), (f"{whole}.3", {})):
+            assert links.parse_link({"tab": view.slug, control.name: text}).settings == expected
 
 
 @pytest.mark.parametrize(
     ("host", "base"), [("a-b.hf.space", "https://a-b.hf.space/"), ("", ""), ('x"><script>', ""), ("a b", "")]
 )
-def test_on_a_space_a_link_leads_to_its_own_address(monkeypatch, host, base):
+def test_link_base_is_the_address_of_the_space(monkeypatch, host, base):
     monkeypatch.setenv("SPACE_HOST", host)
     assert links.link_base() == base
-    told = links.link_state({"key": "k", "checkpoint": "c"})
-    assert {name: told[name] for name in ("key", "checkpoint", "sample", "base")} == {
+    state = links.link_state({"key": "k", "checkpoint": "c"})
+    assert {name: state[name] for name in ("key", "checkpoint", "sample", "base")} == {
         "key": "k",
         "checkpoint": "c",
         "sample": None,

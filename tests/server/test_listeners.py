@@ -1,4 +1,4 @@
-"""The page's own listeners, as Gradio knows them."""
+"""Gradio's listeners of the page."""
 
 from collections import defaultdict
 
@@ -7,23 +7,23 @@ import gradio as gr
 from vitviz.server.page.build import build_page
 
 
-def test_whatever_changes_what_is_looked_at_ends_an_average_that_is_under_way(service):
-    """Its next answer would bring the old figure back, beside the new choice."""
+def test_every_change_of_the_session_cancels_running_averages(service):
+    """A running average would otherwise replace the figure of the new choice."""
     demo = build_page(service)
-    (session,) = [one._id for one in demo.blocks.values() if isinstance(one, gr.State)]
-    listeners, ended = demo.config["dependencies"], defaultdict(set)
-    for one in listeners:
-        for target in map(tuple, one["targets"]):
-            ended[target] |= set(one["cancels"])
-    averages = set().union(*ended.values())
-    assert len(averages) == 2  # what a set's pictures are taken for, and its survey
+    (session,) = [listener._id for listener in demo.blocks.values() if isinstance(listener, gr.State)]
+    listeners, cancelled = demo.config["dependencies"], defaultdict(set)
+    for listener in listeners:
+        for target in map(tuple, listener["targets"]):
+            cancelled[target] |= set(listener["cancels"])
+    averages = set().union(*cancelled.values())
+    assert len(averages) == 2  # the predictions of the images and the survey
     changing = {
-        (target, event): one["api_name"]
-        for one in listeners
-        if session in one["outputs"] and one["id"] not in averages
-        for target, event in one["targets"]
+        (target, event): listener["api_name"]
+        for listener in listeners
+        if session in listener["outputs"] and listener["id"] not in averages
+        for target, event in listener["targets"]
         if event != "load"
     }
     assert len(changing) > 10
     for target, name in changing.items():
-        assert ended[target] == averages, name
+        assert cancelled[target] == averages, name

@@ -1,4 +1,4 @@
-"""The model check of the page and of the endpoint: what Python finds, one check at a time."""
+"""The model check of page and endpoint gives the findings of Python, one check at a time."""
 
 import csv
 import io
@@ -34,25 +34,27 @@ def key(service):
     return service.runs.known(service.pictures.sample("coffee"), "small")
 
 
-def all_steps(service, key, **given):
-    told, number = [], 0
+def run_all_steps(service, key, **given):
+    steps, number = [], 0
     while number is not None:
-        told.append(
+        steps.append(
             json.loads(json.dumps(checks.step_json(service, key, str(number), given), allow_nan=False))
         )
-        number = told[-1]["next"]
-    return told
+        number = steps[-1]["next"]
+    return steps
 
 
-def test_the_steps_of_the_page_are_the_findings_of_python(service, key, small_inspector):
-    steps = all_steps(service, key)
-    own = vitviz.check(small_inspector)
-    found = [one for step in steps for one in step["findings"]]
-    assert [one["name"] for one in found] == [one.name for one in own.findings] and len(found) >= 8
-    for one, expected in zip(found, own.findings, strict=True):
-        assert one["severity"] == expected.severity and one["view"] == expected.view
-        assert one["number"] == pytest.approx(expected.number, rel=1e-4, abs=1e-6)
-        assert one["sentence"]["text"] == getattr(expected.sentence, "pattern", expected.sentence)
+def test_page_steps_match_python_findings(service, key, small_inspector):
+    steps = run_all_steps(service, key)
+    report = vitviz.check(small_inspector)
+    findings = [finding for step in steps for finding in step["findings"]]
+    assert [finding["name"] for finding in findings] == [finding.name for finding in report.findings] and len(
+        findings
+    ) >= 8
+    for finding, expected in zip(findings, report.findings, strict=True):
+        assert finding["severity"] == expected.severity and finding["view"] == expected.view
+        assert finding["number"] == pytest.approx(expected.number, rel=1e-4, abs=1e-6)
+        assert finding["sentence"]["text"] == getattr(expected.sentence, "pattern", expected.sentence)
     assert [step["share"] for step in steps] == [pytest.approx(i / 8) for i in range(1, 9)]
     assert {step["images"] for step in steps} == {4}
 
@@ -61,13 +63,13 @@ def test_quick_steps_skip_every_other_check(service, key):
     assert [checks.step_json(service, key, str(n), {"quick": "1"})["next"] for n in (0, 1, 3)] == [1, 3, None]
 
 
-def test_after_damage_no_check_follows(service, key, monkeypatch):
+def test_damaged_weights_end_the_check(service, key, monkeypatch):
     damaged = Finding("not_finite", "weights", "serious", "7 weights are NaN.")
     monkeypatch.setattr(check, "CHECKS", {"weights": (lambda subject: iter([damaged]), weights.positions)})
-    assert [step["next"] for step in all_steps(service, key)] == [None]
+    assert [step["next"] for step in run_all_steps(service, key)] == [None]
 
 
-def test_a_step_is_computed_once_in_a_turn_of_its_own(service, key, monkeypatch):
+def test_check_step_is_cached_and_takes_a_turn(service, key, monkeypatch):
     step = service.checks.step(key, "", 0)
     monkeypatch.setattr(service.work, "computing", lambda *given: pytest.fail("a turn was taken"))
     assert service.checks.step(key, "", 0).findings is step.findings
@@ -80,7 +82,7 @@ def test_a_step_is_computed_once_in_a_turn_of_its_own(service, key, monkeypatch)
         service.checks.step(key, "", 1)
 
 
-def test_what_does_not_exist_is_refused(service, key):
+def test_unknown_step_key_or_file_raises(service, key):
     for number in ("8", "-1", "first", "9" * 5000):
         with pytest.raises(WrongSetting, match="There is no check .* expected 0 to 7"):
             checks.step_json(service, key, number, {})
@@ -92,23 +94,23 @@ def test_what_does_not_exist_is_refused(service, key):
         checks.file(service, key, "report.pdf", {})
 
 
-def test_files_hold_the_findings_so_far_without_paths(service, key, monkeypatch):
+def test_report_files_contain_findings_without_paths(service, key, monkeypatch):
     lost = Finding("not_checked", "weights", "number", "'/srv/models/a.pth' is damaged.")
     monkeypatch.setattr(
         check, "CHECKS", {**FEW, "weights": (lambda subject: iter([lost]), weights.positions)}
     )
-    all_steps(service, key)
+    run_all_steps(service, key)
     data, name = checks.file(service, key, "report.csv", {})
     rows = list(csv.DictReader(io.StringIO(data.decode())))
     assert name == "vitviz-check.csv" and rows[0].keys() == Finding.__dataclass_fields__.keys()
-    assert len(rows) == sum(len(step["findings"]) for step in all_steps(service, key))
+    assert len(rows) == sum(len(step["findings"]) for step in run_all_steps(service, key))
     page = checks.file(service, key, "report.html", {})[0].decode()
-    for text in (data.decode(), page, json.dumps(all_steps(service, key))):
+    for text in (data.decode(), page, json.dumps(run_all_steps(service, key))):
         assert "…/a.pth" in text or "\\u2026/a.pth" in text
         assert "/srv" not in text
 
 
-def test_traces_of_a_check_fit_into_the_trace_cache(service, key, two):
+def test_check_uses_fewer_images_for_a_small_trace_cache(service, key, two):
     nbytes = service.checkpoints.inspector("small").demand().nbytes
     service.checks._limit = 3 * nbytes
     assert service.checks.step(key, "", 3).images == 3
@@ -124,7 +126,7 @@ def test_the_endpoint_streams_growing_results(service, small_inspector):
         next(_as_gradio_error(Endpoints(service).check)("nothing"))
 
 
-def test_a_stream_that_is_closed_computes_no_more(service):
+def test_closed_stream_computes_no_more_steps(service):
     results = _as_gradio_error(Endpoints(service).check)()
     next(results)
     results.close()

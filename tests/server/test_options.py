@@ -1,4 +1,4 @@
-"""The command line, and what a Space says through its environment."""
+"""Command-line options and environment variables of the server."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ import pytest
 from vitviz.server.options import MB, parse_options
 
 
-def test_without_options_it_serves_this_machine_alone(monkeypatch):
+def test_default_options_serve_localhost_only(monkeypatch):
     for name in ("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "SPACES_ZERO_GPU", "VITVIZ_CHECKPOINTS"):
         monkeypatch.delenv(name, raising=False)
     options = parse_options([])
@@ -16,7 +16,7 @@ def test_without_options_it_serves_this_machine_alone(monkeypatch):
     assert options.settings.device == "auto" and options.settings.allowed == ()
 
 
-def test_a_space_decides_host_device_and_checkpoints(monkeypatch):
+def test_space_environment_sets_host_device_and_checkpoints(monkeypatch):
     monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     monkeypatch.setenv("VITVIZ_CHECKPOINTS", "vitviz-tiny, vit_base_patch16_224.dino,")
@@ -25,7 +25,7 @@ def test_a_space_decides_host_device_and_checkpoints(monkeypatch):
     assert options.settings.allowed == ("vitviz-tiny", "vit_base_patch16_224.dino")
 
 
-def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
+def test_cache_size_is_in_megabytes_and_not_zero(capsys):
     assert parse_options(["--trace-cache", "64"]).settings.trace_cache == 64 * MB
     with pytest.raises(SystemExit):
         parse_options(["--trace-cache", "0"])
@@ -33,7 +33,7 @@ def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["--port", "99999"], "from 1 to 65535"),
         (["--port", "0"], "from 1 to 65535"),
@@ -46,20 +46,20 @@ def test_caches_are_given_in_megabytes_and_cannot_be_nothing(capsys):
         (["--upload-quota", "much"], "much"),
     ],
 )
-def test_what_cannot_be_is_a_usage_line(given, said, capsys):
+def test_invalid_option_exits_with_usage(given, message, capsys):
     with pytest.raises(SystemExit):
         parse_options(given)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_port_in_the_environment_is_checked_like_the_option(monkeypatch, capsys):
+def test_port_of_environment_is_validated(monkeypatch, capsys):
     monkeypatch.setenv("GRADIO_SERVER_PORT", "99999")
     with pytest.raises(SystemExit):
         parse_options([])
     assert "from 1 to 65535" in capsys.readouterr().err and parse_options(["--port", "8000"]).port == 8000
 
 
-def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatch):
+def test_allowed_hosts_from_options_or_environment(monkeypatch):
     monkeypatch.setenv("VITVIZ_ALLOWED_HOSTS", "a.example, *.b.example,")
     assert parse_options([]).allowed_hosts == ("a.example", "*.b.example")
     given = parse_options(["--allowed-host", "c.example", "--allowed-host", "d.example"])
@@ -68,7 +68,7 @@ def test_names_of_hosts_come_from_the_command_line_or_the_environment(monkeypatc
     assert parse_options([]).allowed_hosts == ()
 
 
-def test_pages_that_may_embed_are_origins_or_words_of_csp(monkeypatch, capsys):
+def test_frame_ancestors_are_validated_origins(monkeypatch, capsys):
     assert parse_options([]).frame_ancestors == ()
     given = ["--frame-ancestor", "https://moodle.example.org:8443", "--frame-ancestor", "self"]
     assert parse_options(given).frame_ancestors == ("https://moodle.example.org:8443", "'self'")
@@ -91,7 +91,7 @@ def test_pages_that_may_embed_are_origins_or_words_of_csp(monkeypatch, capsys):
         ([], {"VITVIZ_ALLOWED_HOSTS": "vit.example.org"}),
     ],
 )
-def test_only_a_page_of_ones_own_writes_beside_files(monkeypatch, given, environment):
+def test_only_a_local_server_saves_settings(monkeypatch, given, environment):
     for name in ("GRADIO_SERVER_NAME", "SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     assert parse_options([]).settings.keeps
@@ -101,19 +101,19 @@ def test_only_a_page_of_ones_own_writes_beside_files(monkeypatch, given, environ
 
 
 @pytest.mark.parametrize(
-    ("fails", "said", "asks"),
+    ("failures", "message", "attempts"),
     [(2, "localhost is no place", 3), (3, "localhost is no place", 3), (1, "port", 1)],
 )
-def test_a_start_that_gradio_gave_up_on_a_busy_machine_is_tried_again(fails, said, asks):
+def test_launch_is_retried_after_gradio_timeout(failures, message, attempts):
     from vitviz.server.page.build import serve_with_retries
 
-    asked = []
+    launches = []
 
-    def launch(**how):
-        asked.append(how)
-        if len(asked) <= fails:
-            raise ValueError(said)
+    def launch(**options):
+        launches.append(options)
+        if len(launches) <= failures:
+            raise ValueError(message)
 
-    with pytest.raises(ValueError, match=said) if fails >= asks else nullcontext():
+    with pytest.raises(ValueError, match=message) if failures >= attempts else nullcontext():
         serve_with_retries(SimpleNamespace(launch=launch), port=1)
-    assert asked == asks * [{"port": 1}]
+    assert launches == attempts * [{"port": 1}]

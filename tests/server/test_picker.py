@@ -1,4 +1,4 @@
-"""Which checkpoints can be picked on the page, and what is said of them."""
+"""The list of selectable checkpoints and its descriptions."""
 
 import pytest
 
@@ -9,25 +9,25 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 @pytest.mark.parametrize(
     "name", ["../weights/vitviz-tiny", "/etc", "no-such-model", "weights/vitviz-tiny/model.safetensors", ""]
 )
-def test_only_listed_checkpoints_can_be_named_from_the_page(service, name):
+def test_unlisted_checkpoint_is_rejected(service, name):
     with pytest.raises(CheckpointError):
         service.checkpoints.inspector(name)
 
 
-def test_a_public_space_offers_only_what_it_is_told_to():
-    closed = AnalysisService(ServiceSettings(device="cpu", allowed=("vitviz-tiny",)))
-    assert [one.name for one in closed.checkpoints.selectable()] == ["vitviz-tiny"]
+def test_allowed_list_limits_checkpoints_and_includes_snapshots():
+    service = AnalysisService(ServiceSettings(device="cpu", allowed=("vitviz-tiny",)))
+    assert [one.name for one in service.checkpoints.selectable()] == ["vitviz-tiny"]
     with pytest.raises(CheckpointError, match="offers only vitviz-tiny"):
-        closed.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")
-    assert closed.checkpoints.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
-        "the film of what is allowed is allowed"
+        service.checkpoints.inspector("vit_tiny_patch16_224.augreg_in21k")
+    assert service.checkpoints.inspector("vitviz-tiny@0").checkpoint.name == "vitviz-tiny@0", (
+        "a snapshot of an allowed checkpoint is rejected"
     )
-    assert closed.checkpoints.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
+    assert service.checkpoints.film("vitviz-tiny@0")["frames"][-1]["name"] == "vitviz-tiny"
     with pytest.raises(CheckpointError, match="no snapshot of step 7"):
-        closed.checkpoints.inspector("vitviz-tiny@7")
+        service.checkpoints.inspector("vitviz-tiny@7")
 
 
-def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(service):
+def test_choices_describe_size_training_data_and_license(service):
     lines = {name: line for line, name in service.checkpoints.choices()}
     assert lines["vitviz-tiny"] == "vitviz-tiny · 3.67 M"
     assert (
@@ -39,11 +39,11 @@ def test_the_picker_says_of_each_checkpoint_what_one_has_to_know(service):
 
 
 def test_checkpoints_to_be_downloaded_are_listed_by_size(service):
-    offered = {one.name: one for one in service.checkpoints.selectable()}
+    offered = {entry.name: entry for entry in service.checkpoints.selectable()}
     listed = [offered[name] for _, name in service.checkpoints.choices()]
-    hub = [one for one in listed if one.source == "hub"]
-    assert listed[-len(hub) :] == hub, "checkpoints on this server come first"
-    missing = [one.parameters for one in hub if not one.on_disk and one.parameters]
+    hub = [entry for entry in listed if entry.source == "hub"]
+    assert listed[-len(hub) :] == hub, "a hub checkpoint precedes a local one"
+    missing = [entry.parameters for entry in hub if not entry.on_disk and entry.parameters]
     assert len(missing) > 400 and missing == sorted(missing)
 
 
@@ -58,11 +58,11 @@ def test_checkpoints_to_be_downloaded_are_listed_by_size(service):
         ("", ""),
     ],
 )
-def test_a_part_of_one_name_stands_for_it(service, text, name):
+def test_unique_part_of_a_name_selects_the_checkpoint(service, text, name):
     assert service.checkpoints.named(text) == name
 
 
-def test_the_pairs_that_teach_exist(service):
+def test_suggested_pairs_exist(service):
     from vitviz.server.page.page_renderer import PAIRS
 
     names = {name for _, pair in PAIRS for name in pair.split("|")}

@@ -1,6 +1,4 @@
-"""What a page in bfloat16 says of it: in the facts, in every file of numbers, in the archive, in three
-languages.
-"""
+"""A server in bfloat16 reports its precision in the facts, in files of numbers and in the zip."""
 
 import csv
 import io
@@ -24,18 +22,18 @@ QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance", "evidenc
 
 
 @pytest.fixture(scope="module")
-def rough():
+def bfloat16_service():
     return AnalysisService(ServiceSettings(device="cpu", dtype="bfloat16"))
 
 
 @pytest.fixture(scope="module")
-def key(rough):
-    return rough.look(rough.pictures.sample("chelsea"), "vitviz-tiny")
+def key(bfloat16_service):
+    return bfloat16_service.look(bfloat16_service.pictures.sample("chelsea"), "vitviz-tiny")
 
 
-def test_the_command_line_decides_the_precision(capsys):
+def test_precision_option_sets_dtype(capsys):
     assert parse_options([]).settings.dtype == "float32"
-    for flag in ("--precision", "--dtype"):  # the second is the old name
+    for flag in ("--precision", "--dtype"):  # --dtype is the old name
         assert parse_options([flag, "bfloat16"]).settings.dtype == "bfloat16"
     assert parse_options(["--precision", "tf32"]).settings.dtype == "tf32"
     with pytest.raises(SystemExit):
@@ -43,14 +41,14 @@ def test_the_command_line_decides_the_precision(capsys):
     assert "bfloat16" in capsys.readouterr().err
 
 
-def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
-    subject = rough.subject(key)
-    said = facts.prediction_facts(subject)
+def test_facts_report_bfloat16_and_deviation_from_float32(bfloat16_service, key):
+    subject = bfloat16_service.subject(key)
+    prediction = facts.prediction_facts(subject)
     assert (
         subject.trace.dtype == "bfloat16"
-        and ["Computed in", {"text": "bfloat16", "values": {}}] in said["shapes"]
+        and ["Computed in", {"text": "bfloat16", "values": {}}] in prediction["shapes"]
     )
-    (note,) = [note for note in said["notes"] if "float32" in note["text"]]
+    (note,) = [note for note in prediction["notes"] if "float32" in note["text"]]
     distance = subject.trace.deviation
     assert note["values"] == {
         "dtype": "bfloat16",
@@ -58,38 +56,40 @@ def test_the_facts_name_it_and_its_distance_from_float32(rough, key):
         "classes": f"{distance.classes:.2g}",
     }
     for language in ("zh-CN", "ko"):
-        spoken = translate(note["text"], language)
-        assert spoken != note["text"] and all(f"{{{name}}}" in spoken for name in note["values"])
+        translated = translate(note["text"], language)
+        assert translated != note["text"] and all(f"{{{name}}}" in translated for name in note["values"])
 
 
-def test_in_float32_the_facts_say_so_and_no_more():
-    exact = AnalysisService(ServiceSettings(device="cpu"))
-    said = facts.prediction_facts(exact.subject(exact.look(exact.pictures.sample("chelsea"), "vitviz-tiny")))
-    assert ["Computed in", {"text": "float32", "values": {}}] in said["shapes"] and not any(
-        "float32" in note["text"] for note in said["notes"]
+def test_facts_in_float32_report_no_deviation():
+    service = AnalysisService(ServiceSettings(device="cpu"))
+    prediction = facts.prediction_facts(
+        service.subject(service.look(service.pictures.sample("chelsea"), "vitviz-tiny"))
+    )
+    assert ["Computed in", {"text": "float32", "values": {}}] in prediction["shapes"] and not any(
+        "float32" in note["text"] for note in prediction["notes"]
     )
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_every_view_exists_and_its_numbers_say_the_precision(rough, key, view, fast_faithfulness):
+def test_npz_of_every_view_reports_the_precision(bfloat16_service, key, view, fast_faithfulness):
     if view.float32_only:
-        assert "float32" in figure_value(rough, key, view)["message"]["text"]
+        assert "float32" in figure_value(bfloat16_service, key, view)["message"]["text"]
         return
-    assert figure_value(rough, key, view)["message"] is None
-    with np.load(io.BytesIO(rough.numbers(key, view.slug, {}))) as file:
+    assert figure_value(bfloat16_service, key, view)["message"] is None
+    with np.load(io.BytesIO(bfloat16_service.numbers(key, view.slug, {}))) as file:
         assert str(file["dtype"]) == "bfloat16"
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
-def test_the_archive_and_the_table_say_it_too(rough, key, tmp_path):
-    with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(rough, key, {}))) as archive:
+def test_zip_and_csv_report_the_precision(bfloat16_service, key, tmp_path):
+    with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(bfloat16_service, key, {}))) as archive:
         computed = json.loads(archive.read("settings.json"))["computed"]
-    distance = rough.subject(key).trace.deviation
+    distance = bfloat16_service.subject(key).trace.deviation
     assert computed["dtype"] == "bfloat16" and computed["from_float32"] == vars(distance)
-    table = csv.DictReader(io.StringIO(rough.file(key, "distance", "numbers.csv", {}).decode()))
+    table = csv.DictReader(io.StringIO(bfloat16_service.file(key, "distance", "numbers.csv", {}).decode()))
     assert {line["dtype"] for line in table} == {"bfloat16"}
     vitviz.sample_image("coffee").save(path := tmp_path / "coffee.png")
-    survey, _ = list(rough.sets.surveying(key, [str(path)]))[-1]
-    table = csv.DictReader(io.StringIO(rough.file(survey, "distance", "numbers.csv", {}).decode()))
-    assert {line["dtype"] for line in table} == {"bfloat16"}, "an average says it as well"
+    survey, _ = list(bfloat16_service.sets.surveying(key, [str(path)]))[-1]
+    table = csv.DictReader(io.StringIO(bfloat16_service.file(survey, "distance", "numbers.csv", {}).decode()))
+    assert {line["dtype"] for line in table} == {"bfloat16"}, "the csv of an average lacks the precision"

@@ -1,4 +1,4 @@
-"""Nothing but pictures, numbers and Gradio's own files comes out of the server, whatever is asked for."""
+"""Routes return only images, numbers and Gradio's own files, whatever is requested."""
 
 import hashlib
 import json
@@ -32,24 +32,24 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def house(folders):
+def app(folders):
     running = RunningApp("--weights", str(folders[0]))
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="module")
-def key(house):
-    return house.service.look(house.service.pictures.sample("chelsea"), "vitviz-tiny")
+def key(app):
+    return app.service.look(app.service.pictures.sample("chelsea"), "vitviz-tiny")
 
 
 @pytest.fixture(scope="module")
-def get(house):
-    with wire(house.url) as get:
+def get(app):
+    with wire(app.url) as get:
         yield get
 
 
-def test_an_unknown_key_opens_nothing(get, key):
+def test_unknown_key_is_rejected_by_all_routes(get, key):
     views = (
         "picture/upload",
         "everything.zip",
@@ -75,7 +75,7 @@ def test_an_unknown_key_opens_nothing(get, key):
             refused(get(path := f"/gradio_api/vitviz/{wrong}/{rest}"), path)
 
 
-def test_a_known_key_opens_only_its_own_views(get, key):
+def test_known_key_does_not_open_other_paths(get, key):
     for rest in (
         *(
             "picture/../upload",
@@ -113,9 +113,9 @@ def test_a_known_key_opens_only_its_own_views(get, key):
         refused(get(path := f"/gradio_api/vitviz/{key}/{rest}"), path)
 
 
-def test_numbers_that_nothing_has_are_refused(get, key):
+def test_invalid_numbers_are_rejected_by_routes(get, key):
     wrong = (HUGE, "9" * 5000, "-1", "1e3", "²", "nan", "..", "0x1", "1 2", "<script>")
-    asked = {
+    parameters = {
         "rollout/map": ("query", "layers", "discard", "residual"),
         **{f"explorer/{name}": ("layer", "token", "pins", "head") for name in ("line", "pinned")},
         "explorer/wall": ("token",),
@@ -126,14 +126,14 @@ def test_numbers_that_nothing_has_are_refused(get, key):
         "tour/experiment": ("seed",),
         "tour/numbers.npz": ("layer", "head", "token"),
     }
-    for view, names in asked.items():
+    for view, names in parameters.items():
         for name in names:
             for value in wrong:
                 refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view):
+def test_every_item_rejects_invalid_numbers(get, key, view):
     numbers = [control for control in view.controls if control.kind not in ("choice", "text")]
     for item in (*(item.name for item in view.items), "numbers.npz"):
         for control in numbers:
@@ -143,7 +143,7 @@ def test_no_item_of_any_view_is_made_of_a_number_that_nothing_has(get, key, view
                 )
 
 
-def test_only_scripts_of_the_browser_are_scripts(get):
+def test_module_route_serves_frontend_scripts_only(get):
     base = "/" + modules.modules_base()
     outside = ("../pyproject.toml", "%2e%2e/app.py", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%00")
     others = (
@@ -155,8 +155,8 @@ def test_only_scripts_of_the_browser_are_scripts(get):
     assert (status, kind.partition(";")[0]) == (200, "text/javascript") and b"export function mount" in body
 
 
-def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
-    offered = [one.name for one in house.service.checkpoints.selectable()]
+def test_symlinks_out_of_the_weights_folder_are_rejected(app, folders):
+    offered = [one.name for one in app.service.checkpoints.selectable()]
     assert [name for name in offered if "." not in name and "_" not in name] == ["vitviz-tiny"]
     _, outside = folders
     names = (
@@ -170,14 +170,14 @@ def test_links_that_lead_out_of_the_weights_are_no_checkpoints(house, folders):
     )
     for name in (*names, "../outside0/theirs", str(outside / "theirs")):
         with pytest.raises(CheckpointError) as refusal:
-            house.service.checkpoints.inspector(name)
+            app.service.checkpoints.inspector(name)
         assert SECRET not in str(refusal.value)
 
 
-def test_gradios_own_routes_hand_out_none_of_our_files(get, folders):
+def test_gradio_file_routes_return_no_server_files(get, folders):
     weights, outside = folders
     uploads = get_upload_folder()
-    for asked in (
+    for path in (
         *(
             "/etc/passwd",
             "../../../../../../etc/passwd",
@@ -198,16 +198,16 @@ def test_gradios_own_routes_hand_out_none_of_our_files(get, folders):
         *(uploads, f"{uploads}/", f"{uploads}/../../etc/passwd", f"{uploads}/%2e%2e/%2e%2e/etc/passwd"),
     ):
         for route in ("/gradio_api/file=", "/gradio_api/file/", "/file=", "/static/", "/assets/", "/svelte/"):
-            refused(get(route + asked), route + asked)
+            refused(get(route + path), route + path)
 
 
-def test_the_path_of_an_upload_cannot_be_guessed_and_listed_nowhere(house, get):
-    (path,) = httpx.post(house.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()
+def test_upload_path_is_unguessable_and_unlisted(app, get):
+    (path,) = httpx.post(app.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()
     folder = Path(path).parent
     assert len(folder.name) == 64 and folder.name != hashlib.sha256(PICTURE).hexdigest(), (
-        "who has the picture could compute its path"
+        "the path can be computed from the image"
     )
-    assert get(f"/gradio_api/file={path}")[2] == PICTURE, "its owner sees it"
+    assert get(f"/gradio_api/file={path}")[2] == PICTURE, "the upload is not served under its path"
     for near in (folder, folder.parent, folder / "other.png", folder.with_name("0" * 64) / "mine.png"):
         refused(get(f"/gradio_api/file={near}"), str(near))
 
@@ -219,8 +219,8 @@ def test_the_path_of_an_upload_cannot_be_guessed_and_listed_nowhere(house, get):
         ("vitviz-set-files", [None, ["{file}"]]),
     ],
 )
-def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, trigger, data):
-    config = house.demo.config
+def test_server_file_is_rejected_as_upload(app, folders, trigger, data):
+    config = app.demo.config
     component = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == trigger)
     listeners = [
         one
@@ -228,20 +228,20 @@ def test_no_file_of_the_server_can_be_handed_in_as_a_picture(house, folders, tri
         if one["backend_fn"] and component in [target for target, _ in one["targets"]]
     ]
     function = listeners[0]["id"]
-    theirs = ("/etc/passwd", str(folders[1] / "secret.txt"), f"{get_upload_folder()}/../../etc/passwd")
-    mine = httpx.post(house.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()[0]
-    for path in (*theirs, mine):
+    server_files = ("/etc/passwd", str(folders[1] / "secret.txt"), f"{get_upload_folder()}/../../etc/passwd")
+    uploaded = httpx.post(app.url + "gradio_api/upload", files={"files": ("mine.png", PICTURE)}).json()[0]
+    for path in (*server_files, uploaded):
         file = {"path": path, "meta": {"_type": "gradio.FileData"}}
         given = json.loads(json.dumps(data).replace('"{file}"', json.dumps(file)))
-        asked = {"fn_index": function, "data": given, "session_hash": uuid.uuid4().hex}
-        joined = httpx.post(house.url + "gradio_api/queue/join", json=asked)
-        assert joined.status_code == (200 if path == mine else 422), (
-            "what is not theirs is not even put into the queue"
+        body = {"fn_index": function, "data": given, "session_hash": uuid.uuid4().hex}
+        joined = httpx.post(app.url + "gradio_api/queue/join", json=body)
+        assert joined.status_code == (200 if path == uploaded else 422), (
+            "a request with a foreign file entered the queue"
         )
-        if path != mine:
+        if path != uploaded:
             continue
-        said = httpx.get(
-            house.url + "gradio_api/queue/data", params={"session_hash": asked["session_hash"]}
+        events = httpx.get(
+            app.url + "gradio_api/queue/data", params={"session_hash": body["session_hash"]}
         ).text
-        done = next(json.loads(line[5:]) for line in said.splitlines() if "process_completed" in line)
-        assert done["success"] and SECRET not in said and "root:" not in said
+        done = next(json.loads(line[5:]) for line in events.splitlines() if "process_completed" in line)
+        assert done["success"] and SECRET not in events and "root:" not in events

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gradio.context import LocalContext
 
-from tests.server.helpers import until
+from tests.server.helpers import wait_until
 from vitviz.errors import Stopped, TooMuch
 from vitviz.server.options import Limits
 from vitviz.server.security import request_context
@@ -43,7 +43,7 @@ class Room:
             self.turns._lines[_kind(expensive)].computing
         )
         found = self.threads.submit(work)
-        until(
+        wait_until(
             lambda: (
                 found.done()
                 or len(self.turns._lines[_kind(expensive)].waiting)
@@ -64,7 +64,7 @@ def test_a_cheap_one_computes_while_a_dear_one_does_and_others_wait():
     assert sorted(room.order) == ["a", "cheap"]
     for name in "abc":
         room.go[name].set()
-    until(lambda: sorted(room.order) == ["a", "b", "c", "cheap"])
+    wait_until(lambda: sorted(room.order) == ["a", "b", "c", "cheap"])
 
 
 def test_the_wishes_of_one_visitor_are_not_all_before_that_of_another():
@@ -73,7 +73,7 @@ def test_the_wishes_of_one_visitor_are_not_all_before_that_of_another():
         room.wish(name, True, name[0])
     for name in ("a1", "b1", "a2", "a3"):
         room.go[name].set()
-    until(lambda: len(room.order) == 4)
+    wait_until(lambda: len(room.order) == 4)
     assert room.order == ["a1", "b1", "a2", "a3"]
 
 
@@ -86,7 +86,7 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
             raise AssertionError("a turn of somebody who left")
 
     waiting = room.threads.submit(wait)
-    until(lambda: room.turns._lines[EXPENSIVE].waiting)
+    wait_until(lambda: room.turns._lines[EXPENSIVE].waiting)
     with pytest.raises(TooMuch, match="Retry in a minute"), room.turns.turn(EXPENSIVE, "c"):
         pass
     left.set()
@@ -94,7 +94,7 @@ def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
         waiting.result(20)
     room.wish("d", True, "d")
     room.go["a"].set(), room.go["d"].set()
-    until(lambda: room.order == ["a", "d"])
+    wait_until(lambda: room.order == ["a", "d"])
 
 
 def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
@@ -148,7 +148,7 @@ def test_of_one_visitor_two_answers_are_under_way_and_eight_wait_and_the_next_is
 
     with ThreadPoolExecutor(10) as threads:
         asked = [threads.submit(answer, number) for number in range(10)]
-        until(lambda: len(order) == 2 and len(turns._answers["a"].waiting) == 8)
+        wait_until(lambda: len(order) == 2 and len(turns._answers["a"].waiting) == 8)
         with pytest.raises(TooMuch, match="2 requests running and 8 waiting.* about 1 seconds"):
             with turns.place("a"):
                 raise AssertionError("an eleventh")
@@ -163,11 +163,11 @@ def test_the_last_place_is_nobodys_who_has_one():
     room = Room(cheap=2)
     for name in ("a1", "a2", "b1"):
         room.wish(name, False, name[0])
-    until(lambda: len(room.order) == 2)
+    wait_until(lambda: len(room.order) == 2)
     assert sorted(room.order) == ["a1", "b1"]
     for name in ("a1", "b1", "a2"):
         room.go[name].set()
-    until(lambda: len(room.order) == 3)
+    wait_until(lambda: len(room.order) == 3)
 
 
 def test_other_sessions_of_one_address_do_not_come_before_another_address():
@@ -176,7 +176,7 @@ def test_other_sessions_of_one_address_do_not_come_before_another_address():
         room.wish(name, True, whose)
     for name in "1423":
         room.go[name].set()
-    until(lambda: len(room.order) == 4)
+    wait_until(lambda: len(room.order) == 4)
     assert room.order == ["1", "4", "2", "3"]
 
 
@@ -190,7 +190,7 @@ def test_all_that_compute_at_once_fit_into_the_memory_there_is():
     with ThreadPoolExecutor(1) as threads:
         with turns.turn(CHEAP, "a", 50):
             waiting = threads.submit(big)
-            until(lambda: turns._lines[EXPENSIVE].waiting)
+            wait_until(lambda: turns._lines[EXPENSIVE].waiting)
             assert not inside.wait(0.5)
         waiting.result(20)
     with turns.turn(EXPENSIVE, "a", 1e9):
@@ -211,7 +211,7 @@ def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_goo
 
     with ThreadPoolExecutor(1) as threads:
         found = threads.submit(expensive)
-        until(lambda: turns._lines[EXPENSIVE].computing)
+        wait_until(lambda: turns._lines[EXPENSIVE].computing)
         with turns.turn(CHEAP, "b"):
             stands.set()
             assert not goes.wait(0.6), "it went on beside what is cheap"

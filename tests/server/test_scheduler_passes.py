@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 import vitviz
-from tests.server.helpers import until
+from tests.server.helpers import wait_until
 from tests.tiers import sweep
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import TooMuch, Unknown
@@ -77,7 +77,7 @@ def test_passes_wait_while_another_visitor_has_the_turn(service, key, monkeypatc
     with ThreadPoolExecutor(1) as threads:
         with service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None):
             asked = threads.submit(WAYS[way], service, key)
-            until(lambda: line.waiting or asked.done(), seconds=FOR_EVER)  # a zip has other files first
+            wait_until(lambda: line.waiting or asked.done(), seconds=FOR_EVER)  # a zip has other files first
             assert not asked.done(), asked.exception() or "it was answered without a turn"
         asked.result(FOR_EVER)
     assert not line.computing and not line.waiting
@@ -103,7 +103,7 @@ def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_no
     with ThreadPoolExecutor(6) as threads:
         asked = [threads.submit(service.checkpoints.inspector, f"step-{number}") for number in range(6)]
         line = service.work.turns._lines["reading"]
-        until(lambda: len(at_once) + len(line.waiting) == 6, seconds=FOR_EVER)
+        wait_until(lambda: len(at_once) + len(line.waiting) == 6, seconds=FOR_EVER)
         reading = len(at_once)
         within.release(6)
         assert reading == most
@@ -162,7 +162,7 @@ def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(service, key
         first = threads.submit(visiting, "a", "agreement", {"target": "7"})
         assert held.wait(60)
         second = threads.submit(visiting, "b", "map", {"method": "grad_cam"})
-        until(lambda: line.waiting)
+        wait_until(lambda: line.waiting)
         go.set()
         alike, found = first.result(120), second.result(120)
     assert order == [0, "map", *range(1, 8)]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.server.conftest import sent
+from tests.server.conftest import event_data
 from vitviz.server.page.over_a_set import ImageSetPanel
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.server.services.sessions import Sessions
@@ -88,7 +88,7 @@ def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
     service.sessions.settled(
         start, lambda state: [{**state, "key": keys[1], "surveys": {view.slug: "mine", "other": "theirs"}}]
     )
-    state, *drawn, panel = ImageSetPanel(service).single(start, sent(view=view.slug))
+    state, *drawn, panel = ImageSetPanel(service).single(start, event_data(view=view.slug))
     assert state["key"] == keys[1] and state["surveys"] == {"other": "theirs"}
     assert panel["told"] == {"text": ""} and panel["over"] == {}
     assert any(isinstance(value, dict) and value.get("key") == keys[1] for value in drawn)

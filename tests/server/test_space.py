@@ -13,7 +13,7 @@ import torch
 
 import vitviz
 from tests.engine.small import saved, small
-from tests.server.fork import process
+from tests.server.fork import start_forking_process
 from vitviz.errors import VitvizError
 from vitviz.server import zerogpu
 from vitviz.server.page.figures import figure_value
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def begun():
     """A process as on such a Space, for programs that are content with one thread."""
-    with process("1") as one:
+    with start_forking_process("1") as one:
         yield one
         one.stdin.close()
 
@@ -193,7 +193,7 @@ print(json.dumps({"said": said, "then": service.subject(service.look(chelsea, "v
 
 @pytest.mark.processes
 def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
-    with process("2") as one:
+    with start_forking_process("2") as one:
         said = on_a_space(
             """
 torch.set_num_threads(2)

@@ -14,7 +14,7 @@ import pytest
 import vitviz
 from tests.benchmarks.load import Visitor, upload_function
 from tests.server.fork import ROOT, SPACE
-from tests.server.helpers import jpeg, moving
+from tests.server.helpers import jpeg, moving_gif
 from vitviz.traces.samples import sample_image
 
 
@@ -59,7 +59,7 @@ def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tm
         page.upload(upload_function(str(page.http.base_url)))
         by_choice = calls.read_text().split()
         # what streams is on its way too often for a lease each, and is computed on the CPU
-        frame, video = base64.b64encode(jpeg()).decode(), uploaded(page, moving())
+        frame, video = base64.b64encode(jpeg()).decode(), uploaded(page, moving_gif())
         streamed = [asked(page, "live", views=["rollout", "evidence"], frame=frame)]
         video = asked(page, "video", path=video)["video"]
         streamed += [asked(page, "live", views=["rollout"], video=video, at=at) for at in (0, 3)]

@@ -13,8 +13,8 @@ import pytest
 from gradio.utils import get_upload_folder
 
 import vitviz
-from tests.server.conftest import sent
-from tests.server.helpers import until
+from tests.server.conftest import event_data
+from tests.server.helpers import wait_until
 from vitviz.engine.images.opening import open_image
 from vitviz.server.api import lessons
 from vitviz.server.options import Limits
@@ -62,7 +62,7 @@ def figure(page):
 
 @pytest.mark.long
 def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, paths):
-    pages = list(ImageSetPanel(service).survey(state, sent(view="trial", way="black")))
+    pages = list(ImageSetPanel(service).survey(state, event_data(view="trial", way="black")))
     assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
     key = pages[-1][0]["surveys"]["trial"]
     inspector = vitviz.load("vitviz-tiny", device="cpu")
@@ -77,13 +77,13 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, pat
 
 
 def test_another_visitor_comes_between_two_pictures(service, state):
-    growing = ImageSetPanel(service).survey(state, sent(view="trial"))
+    growing = ImageSetPanel(service).survey(state, event_data(view="trial"))
     next(growing)
     line = service.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
         with service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None):
             second = threads.submit(next, growing)
-            until(lambda: line.waiting or second.done())
+            wait_until(lambda: line.waiting or second.done())
             assert not second.done()
         assert figure(second.result(60))["summary"]["pictures"] == 2
 
@@ -93,14 +93,14 @@ def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(serv
     for many, most in ((1001, 1000), (301, 300)):
         asked = over.give(state, paths[:1] * many)
         if most == 300:
-            (asked,) = over.survey(asked[0], sent(view="trial"))
+            (asked,) = over.survey(asked[0], event_data(view="trial"))
         assert asked[0] == gr.skip()
         said = next(one["told"] for one in asked if isinstance(one, dict) and "told" in one)
         assert said["values"] == {"most": most, "count": many}
-    (page,) = over.survey(state, sent(view="trial", way="green"))
+    (page,) = over.survey(state, event_data(view="trial", way="green"))
     assert page[:-1] == [gr.skip()] * 7 and "expected one of dropped" in page[-1]["told"]["text"]
     for slug in ("patches", "nothing"):
-        (page,) = over.survey(state, sent(view=slug))
+        (page,) = over.survey(state, event_data(view=slug))
         assert page[0] == gr.skip() and page[-1]["told"]["text"]
 
 

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.security.hostile_calls import VALUES
-from tests.server.helpers import jpeg, until
+from tests.server.helpers import jpeg, wait_until
 from vitviz.errors import TooMuch, Unknown
 from vitviz.server.api import endpoints, lessons
 from vitviz.server.options import Limits
@@ -75,7 +75,7 @@ def test_every_route_that_computes_waits_for_its_turn_and_what_is_static_for_nob
                 address = re.sub(r"\{([\w:]+)\}", lambda part: {"key": key, **GIVEN}[part[1]], path_given)
                 (method,) = route.methods
                 asked = threads.submit(page.request, method, f"{address}?discard=0.123")
-                until(lambda asked=asked, before=before: asked.done() or len(line.waiting) > before)
+                wait_until(lambda asked=asked, before=before: asked.done() or len(line.waiting) > before)
                 answers[path] = asked
                 if asked.done():
                     without.add(path.removeprefix(f"{routes.BASE}/"))
@@ -168,9 +168,9 @@ def test_who_waits_for_a_place_gives_the_turn_of_reading_back():
 
     with ThreadPoolExecutor(UNDER_WAY + 1) as threads:
         asked = [threads.submit(in_place, number == 0) for number in range(UNDER_WAY)]
-        until(lambda: places.get("a") and len(places["a"].computing) == UNDER_WAY)
+        wait_until(lambda: places.get("a") and len(places["a"].computing) == UNDER_WAY)
         asked.append(threads.submit(third))
-        until(lambda: places["a"].waiting)
+        wait_until(lambda: places["a"].waiting)
         waits.set()
         assert all(one.result(20) for one in asked)
 
@@ -215,9 +215,9 @@ def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
 
     with ThreadPoolExecutor(12) as threads:
         many = [threads.submit(camera, "many") for _ in range(10)]
-        until(lambda: len(line.waiting) == 9 and at_work == ["many"])
+        wait_until(lambda: len(line.waiting) == 9 and at_work == ["many"])
         other = threads.submit(camera, "other")
-        until(lambda: at_work == ["many", "other"])
+        wait_until(lambda: at_work == ["many", "other"])
         go.set()
         assert {one.result(60).status_code for one in many} <= {200, 404, 422}  # too many
         assert other.result().status_code == 200

@@ -18,7 +18,7 @@ from gradio.utils import get_upload_folder
 
 from tests import loops
 from tests.browser.conftest import ROOT
-from tests.server.conftest import sent
+from tests.server.conftest import event_data
 from tests.tiers import sweep
 from vitviz.engine.images.opening import MAX_BYTES
 from vitviz.errors import ImageError
@@ -131,12 +131,12 @@ def test_a_survey_opens_only_uploads(service, own, tmp_path, view):
     start = {"key": service.look(service.pictures.sample("coffee"), "vitviz-tiny")}
     sample_image("coffee").save(own / "mine.png")
     state, *_ = over.give(start, [str(own / "mine.png")])
-    assert list(over.survey(state, sent(view=view.slug)))[-1][0]["surveys"][view.slug]
+    assert list(over.survey(state, event_data(view=view.slug)))[-1][0]["surveys"][view.slug]
     for path in strange(own, tmp_path):
         same, panel, _ = over.give(start, [str(own / "mine.png"), path])
         assert panel["told"]["text"] == refusal(path) and same == gr.skip()
     (own / "mine.png").unlink()
-    (page,) = over.survey(state, sent(view=view.slug))
+    (page,) = over.survey(state, event_data(view=view.slug))
     assert page[-1]["told"]["text"] == uploads.NOT_UPLOADED and page[0] == gr.skip()
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 from tests.export.helpers import of_gif
-from tests.server.helpers import COUNT, moving
+from tests.server.helpers import FRAME_COUNT, moving_gif
 from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.server.api import figures, videos
 from vitviz.server.page.routes import decode_video, live_page
@@ -27,7 +27,7 @@ def however_long_a_frame_is_looked_at(monkeypatch):
 
 
 def opened(service, **more) -> dict:
-    return decode_video(service, {"path": str(moving(**more))})
+    return decode_video(service, {"path": str(moving_gif(**more))})
 
 
 def ask(service, key: str, video: str, at: int, **more) -> dict:
@@ -36,16 +36,16 @@ def ask(service, key: str, video: str, at: int, **more) -> dict:
 
 def test_a_frame_is_seen_as_an_upload_of_it_would_be(service, key):
     found = opened(service)
-    assert [one["number"] for one in found["frames"]] == list(range(COUNT)) and found["step"] == 1
-    assert [one["seconds"] for one in found["frames"]] == pytest.approx(np.arange(COUNT) / 10)
+    assert [one["number"] for one in found["frames"]] == list(range(FRAME_COUNT)) and found["step"] == 1
+    assert [one["seconds"] for one in found["frames"]] == pytest.approx(np.arange(FRAME_COUNT) / 10)
     told = ask(service, key, found["video"], 5)
     kept = service.look(service.pictures.keep_bytes(service.videos.frame(found["video"], 5)), "vitviz-tiny")
     seen, upload = service.subject(told["key"]).trace, service.subject(kept).trace
     assert told["key"] != kept and (seen.logits == upload.logits).all()
     # and it is that frame of the file, but for the JPEG
     pixels = np.asarray(Image.open(io.BytesIO(service.videos.frame(found["video"], 5))), float)
-    with Image.open(moving()) as file:
-        each = [(file.seek(one), np.asarray(file.convert("RGB"), float))[1] for one in range(COUNT)]
+    with Image.open(moving_gif()) as file:
+        each = [(file.seek(one), np.asarray(file.convert("RGB"), float))[1] for one in range(FRAME_COUNT)]
     apart = [abs(pixels - one).mean() for one in each]
     assert np.argmin(apart) == 5 and apart[5] < 3
     last = ask(service, key, found["video"], 6, last=told["key"])["key"]
@@ -69,10 +69,10 @@ def test_a_visitor_has_one_video_and_no_other_file(service, key):
     first, second = opened(service)["video"], opened(service)["video"]
     with pytest.raises(ImageError, match="removed this video"):
         service.videos.of(first)
-    for at in (COUNT, -1, True, "1", None):
-        with pytest.raises(ImageError, match=f"expected 0 to {COUNT - 1}"):
+    for at in (FRAME_COUNT, -1, True, "1", None):
+        with pytest.raises(ImageError, match=f"expected 0 to {FRAME_COUNT - 1}"):
             ask(service, key, second, at)
-    broken = moving()
+    broken = moving_gif()
     broken.write_bytes(broken.read_bytes()[:-999])
     for asked in (None, {}, {"path": "/etc/passwd"}, {"path": [1]}, {"path": str(broken)}):
         with pytest.raises(VitvizError, match=r"[a-z ]{9}.*\.$"):
