@@ -1,7 +1,7 @@
-"""An accelerator that is none: tensors that say cuda:0, compute on the CPU, and are as strict as one.
+"""A fake accelerator: tensors that report cuda:0 and compute on the CPU.
 
-They refuse to be mixed with tensors of the CPU and to be read by NumPy, and count what is copied back. So
-it is seen without a GPU where something is computed on the wrong device, and how often the host waits.
+As on a real GPU, these tensors cannot be mixed with CPU tensors or read by NumPy. Copies to the host are
+counted. Tests without a GPU thus show computations on the wrong device and waits of the host.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
-copies: Counter = Counter()  # from device to host, by what did it: each makes the host wait
+copies: Counter = Counter()  # copies from device to host by operation; the host waits for each
 launches: Counter = Counter()  # kernels that a device would start, by operation
 _back = (
     torch.ops.aten._local_scalar_dense.default,
     torch.ops.aten.is_nonzero.default,
     torch.ops.aten.equal.default,
 )
-_sized = (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default)  # by what is on the device
+# the output size depends on values on the device
+_sized = (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default)
 
 
 class OnDevice(torch.Tensor):
-    """A tensor of the pretended device; `inner` lies on the CPU."""
+    """A tensor of the fake device; `inner` is the CPU tensor."""
 
     @staticmethod
     def __new__(cls, inner, requires_grad=False):
@@ -103,29 +104,31 @@ def _inner(one):
 
 
 def _indexes(func) -> bool:
-    """What takes places on the CPU too, as CUDA does."""
+    """Return whether CUDA also accepts CPU indices for this operation."""
     return func in (torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default)
 
 
 def _masked(places) -> bool:
-    """Whether a mask of the device selects: how many it selects is known there."""
+    """Return whether a mask on the device selects, so that the host must wait for the number of selected
+    entries.
+    """
     return any(isinstance(one, OnDevice) and one.dtype == torch.bool for one in places)
 
 
 @cache
 def _launches(func) -> bool:
-    """Whether an operation computes: a view and an empty tensor start no kernel."""
+    """Return whether an operation starts a kernel. Views and empty tensors start none."""
     views = any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns)
     return not views and "empty" not in func._schema.name and "_unsafe_view" not in func._schema.name
 
 
 class _Placing(TorchFunctionMode):
-    """What is made on the device, or moved to it, without asking CUDA, which is not there."""
+    """Place tensors that are created on or moved to the fake device, without the CUDA runtime."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        kwargs.pop("pin_memory", None)  # which needs a runtime of CUDA
-        if func is F.scaled_dot_product_attention:  # which a GPU computes in one kernel
+        kwargs.pop("pin_memory", None)  # pinned memory needs the CUDA runtime
+        if func is F.scaled_dot_product_attention:  # a GPU computes attention in one kernel
             before = launches.copy()
             found = func(*args, **kwargs)
             launches.clear()
@@ -145,7 +148,8 @@ class _Placing(TorchFunctionMode):
             kind = next((one.dtype for one in args[1:] if isinstance(one, torch.Tensor)), None)
             args = [args[0], *(one if isinstance(one, torch.Tensor) else _there(torch.tensor(one, dtype=kind))
                                for one in args[1:])]  # fmt: skip
-        if func is torch.Tensor.to and any(isinstance(one, OnDevice) for one in args[1:]):  # like another
+        # `to` with another tensor
+        if func is torch.Tensor.to and any(isinstance(one, OnDevice) for one in args[1:]):
             args = (args[0], CUDA, args[1].dtype, *args[2:])
         asked = [one for one in (*args, *kwargs.values()) if _names_it(one)]
         if not asked:
@@ -156,7 +160,7 @@ class _Placing(TorchFunctionMode):
         here = [CPU if _names_it(one) else one for one in args]
         made = func(*here, **{name: CPU if _names_it(one) else one for name, one in kwargs.items()})
         if not isinstance(made, torch.Tensor):
-            return func(*args, **kwargs)  # torch.device, or what reads one
+            return func(*args, **kwargs)  # torch.device, or a function that reads one
         if isinstance(made, OnDevice):
             return made
         moved = OnDevice(made.detach(), made.requires_grad and made.is_leaf)
@@ -174,8 +178,8 @@ def _names_it(one) -> bool:
 
 
 @contextmanager
-def pretended():
-    """A machine with one GPU, as far as vitviz can tell."""
+def fake_gpu():
+    """Simulate a machine with one GPU."""
     cuda = {
         "is_available": lambda: True, "device_count": lambda: 1,
         "synchronize": lambda *_: copies.update(["synchronize"]),
@@ -193,4 +197,4 @@ def pretended():
         torch.__future__.set_overwrite_module_params_on_conversion(before)
 
 
-__all__ = ["OnDevice", "copies", "launches", "pretended"]
+__all__ = ["OnDevice", "copies", "launches", "fake_gpu"]

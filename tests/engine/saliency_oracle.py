@@ -1,4 +1,4 @@
-"""A small random model in float64 as what is explained, without a checkpoint."""
+"""Inputs of saliency methods for a small random float64 model, without a checkpoint."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,9 @@ from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.saliency_inputs import SaliencyInputs
 
 
-def explained(construction="class", target=2, patches_as="dropped", model=None, seed=0) -> SaliencyInputs:
+def small_saliency_inputs(
+    construction="class", target=2, patches_as="dropped", model=None, seed=0
+) -> SaliencyInputs:
     model = small_model(construction) if model is None else model
     pixels = pixels_for(model, seed)
     trace, tail = trace_and_readout(model, pixels)
@@ -22,6 +24,6 @@ def explained(construction="class", target=2, patches_as="dropped", model=None, 
         placed=SimpleNamespace(at=lambda size: model),
         forward=SimpleNamespace(prepare=lambda view, size: (view, size), pixels=lambda prepared: pixels),
     )  # fmt: skip
-    one = SaliencyInputs(inspector, trace, target, patches_as)
-    one.ledger = lambda: logit_terms(trace, tail)
-    return one
+    inputs = SaliencyInputs(inspector, trace, target, patches_as)
+    inputs.ledger = lambda: logit_terms(trace, tail)
+    return inputs

@@ -1,4 +1,4 @@
-"""Small models with perturbed random weights, and what it means that a loaded one is the same."""
+"""Small models with perturbed random weights, and comparison of a loaded model with its original."""
 
 import timm
 import torch
@@ -8,7 +8,9 @@ SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 128, "depth": 2, "num_hea
 
 
 def perturbed(model):
-    """Away from initial values: parts that begin at zero would compare equal falsely."""
+    """Move all weights away from their initial values. Parts initialised to zero would compare equal
+    falsely.
+    """
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():

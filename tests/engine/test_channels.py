@@ -1,4 +1,6 @@
-"""Models of 1, 2, 4 and 13 channels: every number is that of plain hooks, every view is drawn or refused."""
+"""Models of 1, 2, 4 and 13 channels: results equal those of plain hooks, and each view is
+drawn or rejected.
+"""
 
 import io
 
@@ -22,8 +24,8 @@ CHANNELS = (1, 2, 4, 13)
 SIDE = 32
 
 
-class Conv(Lists):
-    """A module without a timm twin, whose patches come from a convolution."""
+class ConvViT(Lists):
+    """A module without an equivalent timm model, with convolutional patch embedding."""
 
     def __init__(self, channels):
         super().__init__()
@@ -38,19 +40,19 @@ class Conv(Lists):
         return self.head(self.norm(x).mean(dim=1))
 
 
-def of_timm(channels):
+def timm_model(channels):
     sizes = {"img_size": SIDE, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 5}
     return perturbed(timm.create_model("vit_tiny_patch16_224", in_chans=channels, **sizes))
 
 
 def statistics(channels):
     mean = tuple(0.3 + 0.4 * number / channels for number in range(channels))
-    return {"mean": mean, "std": tuple(0.2 + one / 4 for one in mean)}
+    return {"mean": mean, "std": tuple(0.2 + value / 4 for value in mean)}
 
 
-def opened(model, channels, **options):
-    given = {**statistics(channels), "crop_pct": 1.0, "device": "cpu", "size": SIDE, **options}
-    return vitviz.Inspector.of(model, **given)
+def inspect_channels(model, channels, **options):
+    settings = {**statistics(channels), "crop_pct": 1.0, "device": "cpu", "size": SIDE, **options}
+    return vitviz.Inspector.of(model, **settings)
 
 
 def image_of(channels):
@@ -58,19 +60,19 @@ def image_of(channels):
 
 
 def pixels_of(image):
-    """The plain model's input, made by hand."""
-    mean, std = (torch.tensor(one)[:, None, None] for one in statistics(image.shape[-1]).values())
+    """Return the plain model's input, computed by hand."""
+    mean, std = (torch.tensor(statistic)[:, None, None] for statistic in statistics(image.shape[-1]).values())
     return ((torch.from_numpy(image).permute(2, 0, 1) - mean) / std)[None]
 
 
-def same(ours, theirs, atol=1e-6):
-    torch.testing.assert_close(ours, theirs, atol=atol, rtol=1e-5)
+def assert_same(actual, expected, atol=1e-6):
+    torch.testing.assert_close(actual, expected, atol=atol, rtol=1e-5)
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
-def test_a_timm_model_s_numbers_are_those_of_plain_hooks(channels):
-    model, image = of_timm(channels).eval(), image_of(channels)
-    inspector = opened(model, channels)
+def test_timm_model_results_equal_plain_hooks(channels):
+    model, image = timm_model(channels).eval(), image_of(channels)
+    inspector = inspect_channels(model, channels)
     trace = inspector.trace(image)
     tokens, weights = [], []
     for block in model.blocks:
@@ -79,54 +81,54 @@ def test_a_timm_model_s_numbers_are_those_of_plain_hooks(channels):
         block.attn.attn_drop.register_forward_hook(lambda part, args, out: weights.append(out))
     pixels = pixels_of(image).requires_grad_()
     logits = model(pixels)[0]
-    for one in weights:
-        one.retain_grad()
+    for layer_weights in weights:
+        layer_weights.retain_grad()
     logits[2].backward()
-    same(trace.logits, logits.detach())
+    assert_same(trace.logits, logits.detach())
     for layer in range(2):
-        same(trace.attention(layer), weights[layer][0].detach())
-        same(trace.tokens[layer], tokens[layer])
-    first, last = (0.5 * (one[0].detach().mean(dim=0) + torch.eye(17)) for one in weights)
-    same(vitviz.rollout(trace).flatten(), (last @ first)[0, 1:])
-    same(inspector.patch_filters(), model.patch_embed.proj.weight.detach())
+        assert_same(trace.attention(layer), weights[layer][0].detach())
+        assert_same(trace.tokens[layer], tokens[layer])
+    first, last = (0.5 * (layer_weights[0].detach().mean(dim=0) + torch.eye(17)) for layer_weights in weights)
+    assert_same(vitviz.rollout(trace).flatten(), (last @ first)[0, 1:])
+    assert_same(inspector.patch_filters(), model.patch_embed.proj.weight.detach())
     assert abs(vitviz.logit_attribution(inspector, trace, 2).total - logits[2].item()) < 1e-4
     products = {
         "input_gradient": reduce(pixels * pixels.grad, "1 c (row y) (col x) -> row col", "sum", y=8, x=8),
         "attention_gradient": (weights[1] * weights[1].grad).sum(dim=(0, 1, 2))[1:].unflatten(0, (4, 4)),
     }
-    for method, theirs in products.items():
-        same(vitviz.saliency(inspector, image, 2, method=method).map.float(), theirs.detach())
+    for method, expected in products.items():
+        assert_same(vitviz.saliency(inspector, image, 2, method=method).map.float(), expected.detach())
     assert vitviz.saliency(inspector, image, 2, method="leave_one_out").map.isfinite().all()
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
-def test_a_module_without_a_twin_is_that_of_plain_hooks(channels):
-    model, image = Conv(channels).eval(), image_of(channels)
-    inspector = opened(model, channels)
-    trace, weights, entering = inspector.trace(image), [], []
+def test_custom_module_results_equal_plain_hooks(channels):
+    model, image = ConvViT(channels).eval(), image_of(channels)
+    inspector = inspect_channels(model, channels)
+    trace, weights, inputs = inspector.trace(image), [], []
     for attention, _ in model.layers:
         attention.attend.register_forward_hook(lambda part, args, output: weights.append(output[0]))
-        attention.register_forward_pre_hook(lambda part, args: entering.append(args[0][0]))
+        attention.register_forward_pre_hook(lambda part, args: inputs.append(args[0][0]))
     with torch.no_grad():
-        same(trace.logits, model(pixels_of(image))[0])
-    for layer, theirs in enumerate(weights):
-        same(trace.attention(layer), theirs)
-        same(trace.tokens[layer], entering[layer])
-    same(trace.patch_embedding, model.patch(pixels_of(image))[0].flatten(1).mT.detach())
-    same(inspector.patch_filters(), model.patch.weight.detach())
+        assert_same(trace.logits, model(pixels_of(image))[0])
+    for layer, expected in enumerate(weights):
+        assert_same(trace.attention(layer), expected)
+        assert_same(trace.tokens[layer], inputs[layer])
+    assert_same(trace.patch_embedding, model.patch(pixels_of(image))[0].flatten(1).mT.detach())
+    assert_same(inspector.patch_filters(), model.patch.weight.detach())
     assert f"It reads {channels} channel" in inspector.describe()
 
 
-def test_one_mean_a_channel_says_the_channels_of_a_flattened_patch():
+def test_number_of_means_gives_channels_of_flattened_patch():
     model = Lists()
     model.patch = nn.Linear(4 * 8 * 8, 32)
-    trace = opened(model, 4).trace(image := image_of(4))
+    trace = inspect_channels(model, 4).trace(image := image_of(4))
     with torch.no_grad():
-        same(trace.logits, model.eval()(pixels_of(image))[0])
+        assert_same(trace.logits, model.eval()(pixels_of(image))[0])
 
 
-def forms(image):
-    """The same image as a user may hand it over."""
+def image_forms(image):
+    """Yield the same image in every form that users may pass."""
     first = np.ascontiguousarray(image.transpose(2, 0, 1))
     yield from (image, first, torch.from_numpy(image), torch.from_numpy(first), torch.from_numpy(first)[None])
     if image.shape[-1] == 1:
@@ -143,25 +145,25 @@ def forms(image):
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
-def test_arrays_tensors_and_tiffs_of_an_image_are_one_input(channels):
-    inspector, image = opened(of_timm(channels), channels), image_of(channels)
-    for given in forms(image):
-        np.testing.assert_allclose(inspector.view(given).exact, image, atol=1e-7)
+def test_array_tensor_and_tiff_give_same_input(channels):
+    inspector, image = inspect_channels(timm_model(channels), channels), image_of(channels)
+    for form in image_forms(image):
+        np.testing.assert_allclose(inspector.view(form).exact, image, atol=1e-7)
     coarse = np.rint(255 * image).astype(np.uint8)
     np.testing.assert_array_equal(inspector.view(coarse).exact, coarse.astype(np.float32) / 255)
     fine = np.rint(65535 * image).astype(np.uint16)
     np.testing.assert_allclose(inspector.view(fine).exact, fine / 65535, atol=1e-6)
 
 
-def test_each_band_is_resized_and_cropped_as_timm_does_with_an_image_of_one_channel():
-    inspector = opened(of_timm(4), 4, crop_pct=0.8)
+def test_each_band_is_resized_and_cropped_like_timm():
+    inspector = inspect_channels(timm_model(4), 4, crop_pct=0.8)
     image = np.random.default_rng(1).integers(0, 256, (70, 50, 4), dtype=np.uint8)
     view = inspector.view(image)
     for number in range(4):
         steps = timm.data.create_transform((1, SIDE, SIDE), crop_pct=0.8, mean=(0.0,), std=(1.0,),
                                            interpolation=inspector.preprocessing.interpolation)  # fmt: skip
-        theirs = steps(Image.fromarray(image[..., number]))[0]
-        np.testing.assert_array_equal(view.exact[..., number], theirs.numpy())
+        expected = steps(Image.fromarray(image[..., number]))[0]
+        np.testing.assert_array_equal(view.exact[..., number], expected.numpy())
     assert view.box == inspector.view(image.astype(np.float32) / 255).box
 
 
@@ -170,8 +172,8 @@ def test_each_band_is_resized_and_cropped_as_timm_does_with_an_image_of_one_chan
     [(1, None, (0, 0, 0)), (2, None, (0, 0, 0)), (13, None, (0, 1, 2)), (13, (3, 2, 1), (3, 2, 1)),
      (13, [7], (7, 7, 7))],
 )  # fmt: skip
-def test_the_image_and_the_filters_are_shown_by_the_bands_that_were_named(channels, bands, shown):
-    inspector, image = opened(of_timm(channels), channels, bands=bands), image_of(channels)
+def test_image_and_filters_show_selected_bands(channels, bands, shown):
+    inspector, image = inspect_channels(timm_model(channels), channels, bands=bands), image_of(channels)
     trace = inspector.trace(image)
     np.testing.assert_allclose(trace.view.picture, np.rint(255 * image[..., shown]), atol=1)
     view = next(view for view in VIEWS if view.slug == "filters")
@@ -183,9 +185,9 @@ def test_the_image_and_the_filters_are_shown_by_the_bands_that_were_named(channe
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
-@pytest.mark.parametrize("build", [of_timm, Conv])
-def test_every_view_is_drawn_or_gives_the_reason(build, channels):
-    inspector = opened(build(channels), channels)
+@pytest.mark.parametrize("build", [timm_model, ConvViT])
+def test_every_view_is_drawn_or_rejected_with_reason(build, channels):
+    inspector = inspect_channels(build(channels), channels)
     subject, refused = ViewContext(inspector, inspector.trace(image_of(channels))), []
     for view in VIEWS:
         if view.needs is Needs.SET:
@@ -200,11 +202,11 @@ def test_every_view_is_drawn_or_gives_the_reason(build, channels):
         except UnsupportedModel:
             pass
         refused.append(view.slug)
-    assert "tour" in refused and (build is Conv or refused == ["tour"])
+    assert "tour" in refused and (build is ConvViT or refused == ["tour"])
 
 
-def test_a_figure_shows_the_named_bands_of_the_whole_image():
-    inspector = opened(of_timm(4), 4, bands=(3, 2, 1))
+def test_figure_shows_selected_bands_of_whole_image():
+    inspector = inspect_channels(timm_model(4), 4, bands=(3, 2, 1))
     image = np.random.default_rng(1).random((40, 60, 4), dtype=np.float32)
     trace = inspector.trace(image)
     drawn = upright_upload(image, ViewContext(inspector, trace))
@@ -214,60 +216,60 @@ def test_a_figure_shows_the_named_bands_of_the_whole_image():
 
 
 def test_patches_are_painted_in_all_channels():
-    inspector, image = opened(of_timm(4), 4, bands=(3, 2, 1)), image_of(4)
+    inspector, image = inspect_channels(timm_model(4), 4, bands=(3, 2, 1)), image_of(4)
     mean = np.array(statistics(4)["mean"], np.float32)
     trace = inspector.trace(image, ablation=vitviz.Ablation(patches=[0], patches_as="mean"))
     np.testing.assert_allclose(trace.view.exact[:8, :8], np.broadcast_to(mean, (8, 8, 4)), atol=1e-6)
     np.testing.assert_array_equal(trace.view.picture[0, 0], np.rint(255 * mean[[3, 2, 1]]))
     changed = image.copy()
     changed[:8, :8] = mean
-    same(trace.logits, inspector.trace(changed).logits, 1e-5)
+    assert_same(trace.logits, inspector.trace(changed).logits, 1e-5)
 
 
-def test_a_photograph_becomes_grey_for_one_channel_and_is_refused_for_others():
+def test_rgb_image_becomes_grey_for_one_channel_only():
     photograph = vitviz.sample_image("coffee")
     with pytest.warns(AssumedWarning, match="converted to grey"):
-        view = opened(of_timm(1), 1, interpolation="bilinear").view(photograph)
+        view = inspect_channels(timm_model(1), 1, interpolation="bilinear").view(photograph)
     steps = timm.data.create_transform((1, SIDE, SIDE), crop_pct=1.0, mean=(0.0,), std=(1.0,))
     np.testing.assert_array_equal(view.exact[..., 0], steps(photograph.convert("L"))[0].numpy())
     assert np.ptp(view.picture, axis=-1).max() == 0
     for channels in (2, 4, 13):
         with pytest.raises(ImageError, match=f"reads {channels} channels"):
-            opened(of_timm(channels), channels).view(photograph)
+            inspect_channels(timm_model(channels), channels).view(photograph)
 
 
-def test_what_does_not_fit_the_channels_is_refused():
-    model = of_timm(13)
+def test_arguments_that_do_not_fit_channels_are_rejected():
+    model = timm_model(13)
     for bands in ((13, 1, 2), (1, 2), (-1,), (1.5,), "red"):
         with pytest.raises(VitvizError, match="counted from 0"):
-            opened(model, 13, bands=bands)
-    assert opened(model, 13, bands=7).preprocessing.bands == (7,)
+            inspect_channels(model, 13, bands=bands)
+    assert inspect_channels(model, 13, bands=7).preprocessing.bands == (7,)
     with pytest.raises(CheckpointError, match="13 channels, with 2 means"):
-        opened(model, 13, mean=(0.5, 0.4))
+        inspect_channels(model, 13, mean=(0.5, 0.4))
     with pytest.raises(CheckpointError, match="do not read RGB"):
-        opened(of_timm(3), 3, bands=(2, 1, 0))
-    inspector = opened(model, 13)
+        inspect_channels(timm_model(3), 3, bands=(2, 1, 0))
+    inspector = inspect_channels(model, 13)
     for wrong in (image_of(4), np.zeros((9, 9)), torch.zeros(4, 9, 9), b"II*\0 no TIFF"):
         with pytest.raises(ImageError):
             inspector.view(wrong)
     with pytest.raises(ImageError, match="expected uint8"):
         inspector.view(image_of(13).astype(np.int64))
     with pytest.raises(UnsupportedModel, match="not applicable"):
-        inspector.effects(image_of(13), 0)  # means over photographs
+        inspector.effects(image_of(13), 0)  # means exist for RGB images only
     assert inspector.effects(image_of(13), 0, heads_as="zero").heads.isfinite().all()
     changed = vitviz.perturbation(inspector, image_of(13), "shift", draws=1)
     assert "red, green and blue" in str(changed.refused)
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-def test_the_model_check_makes_no_claim_about_the_normalisation_of_other_channels(channels):
+def test_model_check_does_not_judge_normalisation_of_other_channels(channels):
     images = [image_of(channels), image_of(channels)[::-1].copy()]
-    found = vitviz.check(opened(of_timm(channels), channels), images).findings
-    assert not {"no_forward_pass", "not_checked"} & {one.name for one in found}
-    assert not any("normalisation" in one.name for one in found)
+    model_findings = vitviz.check(inspect_channels(timm_model(channels), channels), images).findings
+    assert not {"no_forward_pass", "not_checked"} & {finding.name for finding in model_findings}
+    assert not any("normalisation" in finding.name for finding in model_findings)
 
 
-def test_a_file_of_four_channels_is_loaded_with_its_bands(tmp_path):
+def test_four_channel_file_is_loaded_with_bands(tmp_path):
     from safetensors.torch import save_file
 
     torch.manual_seed(0)
@@ -280,6 +282,6 @@ def test_a_file_of_four_channels_is_loaded_with_its_bands(tmp_path):
     image = image_of(4)
     trace = inspector.trace(image)
     with torch.no_grad():
-        same(trace.logits, model(pixels_of(image))[0], 1e-5)
+        assert_same(trace.logits, model(pixels_of(image))[0], 1e-5)
     assert inspector.preprocessing.bands == (3, 1, 0) and "4 channels" in inspector.checkpoint.note
     assert inspector.checkpoint.input_size == (4, SIDE, SIDE)

@@ -1,4 +1,4 @@
-"""float32 is float32, whatever torch's default is when a model is loaded, sized, or runs."""
+"""Models stay float32 for any default dtype of torch during loading, resizing and forward passes."""
 
 import json
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ import timm
 import torch
 
 import vitviz
-from tests.engine.models.theirs import Apart, Scratch
+from tests.engine.models.theirs import CustomViT, SeparateMatrices
 from tests.engine.small import perturbed, saved
 from vitviz.engine.defaults import in_float32
 from vitviz.views import VIEWS, ViewContext
 
-PICTURE = np.random.default_rng(0).integers(0, 255, (80, 60, 3), dtype=np.uint8)
-# Rotary tables and a table of relative positions are computed when the model is built, and anew for another
-# size.
+IMAGE = np.random.default_rng(0).integers(0, 255, (80, 60, 3), dtype=np.uint8)
+# Rotary tables and tables of relative positions are computed when the model is built,
+# and again for another size.
 KINDS = {
     "learned": ("vit_tiny_patch16_224", {}),
     "rotary": ("eva02_tiny_patch14_224", {"patch_size": 8}),
@@ -26,7 +26,7 @@ KINDS = {
 
 
 @contextmanager
-def default(dtype):
+def default_dtype(dtype):
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -37,8 +37,8 @@ def default(dtype):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A checkpoint of each kind in timm's local-dir form."""
-    made = {}
+    """Create a checkpoint of each kind in timm's local-dir format."""
+    paths = {}
     for kind, (name, changes) in KINDS.items():
         folder = tmp_path_factory.mktemp(kind)
         args = {
@@ -59,65 +59,65 @@ def folders(tmp_path_factory):
             "pretrained_cfg": {"input_size": [3, 32, 32]},
         }
         (folder / "config.json").write_text(json.dumps(config))
-        made[kind] = str(folder)
-    return made
+        paths[kind] = str(folder)
+    return paths
 
 
-def numbers(inspector, size=None):
-    """Tokens, attention and everything that a view takes home."""
-    trace = inspector.trace(PICTURE, size=size)
-    found = {f"tokens {i}": tokens.numpy() for i, tokens in enumerate(trace.tokens)} | {
+def all_numbers(inspector, size=None):
+    """Return tokens, attention and all exported numbers of views."""
+    trace = inspector.trace(IMAGE, size=size)
+    arrays = {f"tokens {i}": tokens.numpy() for i, tokens in enumerate(trace.tokens)} | {
         "logits": trace.logits.numpy()
     }
-    found["readout"] = inspector.readout(trace).numpy()
-    found["attention"] = trace.attention(1).numpy()
+    arrays["readout"] = inspector.readout(trace).numpy()
+    arrays["attention"] = trace.attention(1).numpy()
     subject = ViewContext(inspector, trace)
     for view in VIEWS:
         if view.unsupported(subject) is None:
-            taken = view.numbers(subject, view.settings({}, subject.about))
-            found |= {f"{view.slug} {name}": array for name, array in taken.items()}
+            view_arrays = view.numbers(subject, view.settings({}, subject.about))
+            arrays |= {f"{view.slug} {name}": array for name, array in view_arrays.items()}
     shuffled = inspector.experiment(trace.view, shuffle=1)
-    return found | {"shuffled": shuffled.logits.numpy()}
+    return arrays | {"shuffled": shuffled.logits.numpy()}
 
 
-@pytest.mark.sweep  # every view of each kind five times
+@pytest.mark.sweep  # every view of each kind, five times
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_default_dtype_changes_nothing(folders, kind):
+def test_default_dtype_does_not_change_results(folders, kind):
     inspector = vitviz.load(folders[kind], device="cpu")
-    expected, wider = numbers(inspector), inspector.trace(PICTURE, size=48)
+    expected, wider = all_numbers(inspector), inspector.trace(IMAGE, size=48)
     for dtype in (torch.bfloat16, torch.float64):
-        with default(dtype):
-            nothing_changes(folders[kind], dtype, inspector, expected, wider)
+        with default_dtype(dtype):
+            assert_nothing_changes(folders[kind], dtype, inspector, expected, wider)
 
 
-def nothing_changes(folder, dtype, inspector, expected, wider):
+def assert_nothing_changes(folder, dtype, inspector, expected, wider):
     loaded = vitviz.load(folder, device="cpu")
     for name, tensor in [*loaded.model.named_parameters(), *loaded.model.named_buffers()]:
         assert not tensor.is_floating_point() or tensor.dtype == torch.float32, name
-    for one in (loaded, inspector):  # one that is loaded now, and one from before
-        found = numbers(one)
-        assert found.keys() == expected.keys()
+    for checked in (loaded, inspector):  # a model loaded now, and one from before
+        actual = all_numbers(checked)
+        assert actual.keys() == expected.keys()
         for name in expected:
-            assert found[name].dtype == expected[name].dtype, name
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{name}, {dtype}")
-        assert torch.equal(one.trace(PICTURE, size=48).logits, wider.logits)
-    inspector.placed.sizes.clear()  # another size is made anew
+            assert actual[name].dtype == expected[name].dtype, name
+            np.testing.assert_array_equal(actual[name], expected[name], err_msg=f"{name}, {dtype}")
+        assert torch.equal(checked.trace(IMAGE, size=48).logits, wider.logits)
+    inspector.placed.sizes.clear()  # another size is built again
     inspector.placed.sizes[inspector.preprocessing.size] = inspector.model
-    assert torch.equal(inspector.trace(PICTURE, size=48).logits, wider.logits)
-    assert torch.get_default_dtype() == dtype, "the default is its owner's again"
+    assert torch.equal(inspector.trace(IMAGE, size=48).logits, wider.logits)
+    assert torch.get_default_dtype() == dtype, "the default dtype was not restored"
 
 
-def test_a_proposed_mapping_is_proven_in_float32(tmp_path):
-    path = saved(perturbed(Scratch(Apart)), tmp_path / "mine.safetensors")
-    said = {"heads": 4, "mean": 0.5, "std": 0.5, "device": "cpu"}
+def test_proposed_mapping_is_verified_in_float32(tmp_path):
+    path = saved(perturbed(CustomViT(SeparateMatrices)), tmp_path / "mine.safetensors")
+    stated = {"heads": 4, "mean": 0.5, "std": 0.5, "device": "cpu"}
     with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
-        expected = vitviz.load(path, **said).trace(PICTURE).logits
-        with default(torch.bfloat16):
-            assert torch.equal(vitviz.load(path, **said).trace(PICTURE).logits, expected)
+        expected = vitviz.load(path, **stated).trace(IMAGE).logits
+        with default_dtype(torch.bfloat16):
+            assert torch.equal(vitviz.load(path, **stated).trace(IMAGE).logits, expected)
 
 
-def test_the_default_is_set_back_by_the_last():
-    with default(torch.bfloat16):
+def test_nested_float32_contexts_restore_default():
+    with default_dtype(torch.bfloat16):
         with in_float32():
             with in_float32():
                 assert torch.zeros(1).dtype == torch.float32

@@ -9,7 +9,7 @@ import torch
 import vitviz
 from tests.engine import contrastive, contrastive_hf
 from tests.engine.accounts import CONSTRUCTIONS, QUICK
-from tests.engine.saliency_oracle import explained
+from tests.engine.saliency_oracle import small_saliency_inputs
 from tests.tiers import sweep
 from vitviz.analyses.protocol import DENSE
 from vitviz.analyses.saliency import likeliest_class, saliency_map
@@ -24,7 +24,7 @@ READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
 
 @sweep("construction", READ, quick=QUICK)
 def test_the_last_block_with_its_own_heads_is_itself_and_alone_what_its_attention_adds(construction):
-    one = explained(construction)
+    one = small_saliency_inputs(construction)
     own = one.trace.layers[-1].output()
     torch.testing.assert_close(one.patches(own, False), one.patches(None, False), rtol=0, atol=1e-11)
     block, model = one.model.blocks[-1], one.model
@@ -199,14 +199,14 @@ def test_with_attention_pooling_each_patch_is_pooled_alone(tmp_path):
 
 def test_where_a_patch_cannot_be_read_alone_it_is_said():
     with pytest.raises(UnsupportedModel, match="side by side"):
-        saliency_map(explained("class and mean"), "naclip")
+        saliency_map(small_saliency_inputs("class and mean"), "naclip")
     with pytest.raises(VitvizError, match="Given the method 'frozen'; expected one of own_patches"):
         vitviz.patch_scores(None, None, "frozen")
 
 
 def test_a_direction_is_asked_about_too_and_missing_patches_are_none(given):
     asked, trace, _ = given
-    one = explained("registers", torch.ones(24, dtype=torch.float64))
+    one = small_saliency_inputs("registers", torch.ones(24, dtype=torch.float64))
     each = one.model.norm(one.trace.tokens[-1][3:]).sum(dim=-1)
     found = saliency_map(one, "own_patches").map.flatten()
     torch.testing.assert_close(found, each.detach() - each.mean().item(), check_dtype=False)

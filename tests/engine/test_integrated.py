@@ -5,7 +5,7 @@ import torch
 
 import vitviz
 from tests.engine.accounts import small_model
-from tests.engine.saliency_oracle import explained
+from tests.engine.saliency_oracle import small_saliency_inputs
 from vitviz.analyses.saliency import linear, saliency_map
 from vitviz.analyses.saliency.linear import integrated_gradients
 from vitviz.analyses.saliency.passes import PathGradients
@@ -23,7 +23,7 @@ def drawn(error):
     `error` gives the mean absolute error at a number of steps; the errors cancel in the sum, as a small
     completeness gap hides them.
     """
-    asked, one, signs = [], explained(), torch.tensor([1.0, -1.0]).repeat(6).view(SHAPE)
+    asked, one, signs = [], small_saliency_inputs(), torch.tensor([1.0, -1.0]).repeat(6).view(SHAPE)
 
     def path(steps):
         asked.append(steps)
@@ -70,7 +70,7 @@ def test_the_converged_map_is_that_of_a_thousand_steps():
     model = small_model("class")
     with torch.no_grad():
         model.patch_embed.proj.weight *= 20  # on the way from the mean colour the gradient turns
-    one = explained(target=(1, 4), model=model)
+    one = small_saliency_inputs(target=(1, 4), model=model)
     found, exact = integrated_gradients(one), integrated_gradients(one, steps=1_000)
     error = (found.map - exact.map).abs().sum() / exact.map.abs().sum()
     assert error <= found.change <= 0.05 and found.steps < 1_000
@@ -81,7 +81,7 @@ def test_the_converged_map_is_that_of_a_thousand_steps():
 
 
 def test_passes_are_few_at_once_and_end_where_nobody_waits():
-    one, batches, gone = explained(), [], []
+    one, batches, gone = small_saliency_inputs(), [], []
     score = one._score
 
     def counted(pixels):

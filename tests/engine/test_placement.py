@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.pretend import OnDevice, copies, pretended
+from tests.engine.pretend import OnDevice, copies, fake_gpu
 from tests.tiers import sweep
 from vitviz import Ablation, analyses
 from vitviz.analyses import sufficient_edges
@@ -88,7 +88,7 @@ def cpu():
 
 
 def there():
-    return nullcontext(copies) if REAL else pretended()
+    return nullcontext(copies) if REAL else fake_gpu()
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def test_how_often_the_host_waits_for_a_picture_is_known(gpu):
     """A trace brings q, k, v of 8 layers, 9 depths of tokens and what was written; each copy is a wait. More
     of them is slower on a GPU, and seen here.
     """
-    with pretended():
+    with fake_gpu():
         gpu.trace(PICTURE)  # the first proves what it captures
         copies.clear()
         gpu.trace(PICTURE)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.engine.accounts import CONSTRUCTIONS, QUICK, small_model
-from tests.engine.saliency_oracle import explained
+from tests.engine.saliency_oracle import small_saliency_inputs
 from tests.tiers import sweep
 from vitviz.analyses.saliency import METHODS, saliency_map
 from vitviz.engine import memory
@@ -19,7 +19,7 @@ from vitviz.errors import OutOfMemory, Stopped, UnsupportedModel, VitvizError
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
 @pytest.mark.parametrize("target", [2, (1, 4)])
 def test_the_frozen_map_balances_at_every_depth(construction, target):
-    one = explained(construction, target)
+    one = small_saliency_inputs(construction, target)
     for at in ("pixels", "tokens", 1, 2, 3):
         found = saliency_map(one, "frozen", at)
         terms = found.map.abs().sum().item() + sum(map(abs, found.constants.values()))
@@ -28,7 +28,7 @@ def test_the_frozen_map_balances_at_every_depth(construction, target):
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_every_method_speaks_or_says_why_not(construction):
-    one = explained(construction)
+    one = small_saliency_inputs(construction)
     for name in METHODS:
         try:
             found = saliency_map(one, name)
@@ -39,7 +39,7 @@ def test_every_method_speaks_or_says_why_not(construction):
 
 
 def test_pixels_gradients_are_finite_differences():
-    one = explained("registers")
+    one = small_saliency_inputs("registers")
     generator = torch.Generator().manual_seed(3)
     way = torch.randn(one.pixels.shape, generator=generator, dtype=torch.float64)
     step = 1e-5
@@ -75,7 +75,7 @@ class Edited(gradients.GradientPass):
 
 @pytest.mark.parametrize("layer, head, row, col", [(0, 1, 3, 5), (1, 2, 0, 4), (2, 0, 0, 7)])
 def test_attentions_gradients_are_finite_differences_in_their_own_layer(monkeypatch, layer, head, row, col):
-    one = explained("class")
+    one = small_saliency_inputs("class")
     own = one.gradients().attentions[layer].gradient[head, row, col].item()
     scores = []
     for by in (1e-5, -1e-5):
@@ -87,7 +87,7 @@ def test_attentions_gradients_are_finite_differences_in_their_own_layer(monkeypa
 
 
 def test_grad_cam_is_blank_behind_the_last_attention_and_exact_for_an_average():
-    one = explained("average, then norm")
+    one = small_saliency_inputs("average, then norm")
     assert one.cam_place() == "the last block's output"
     slopes = one.gradients().slopes
     torch.testing.assert_close(slopes, slopes[:1].expand_as(slopes), rtol=0, atol=1e-14)
@@ -105,7 +105,7 @@ def test_grad_cam_is_blank_behind_the_last_attention_and_exact_for_an_average():
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
 def test_dropped_is_masked(construction):
     """Leaving tokens out, and shutting their keys in every layer, are one answer."""
-    one = explained(construction)
+    one = small_saliency_inputs(construction)
     kept = torch.tensor([[0, 3, 4, 7, 11], [1, 2, 5, 6, 9]])
     removal = one._removal
     dropped = None
@@ -124,7 +124,7 @@ def test_dropped_is_masked(construction):
 
 def test_a_masked_key_is_one_whose_scores_are_minus_infinity():
     """By hand on a plain class-token model: tokens dropped after the position embedding."""
-    one = explained("class")
+    one = small_saliency_inputs("class")
     model, kept = one.model, [0, 3, 4, 7, 11]
     with torch.no_grad():
         x = model.patch_embed(one.pixels)
@@ -137,33 +137,34 @@ def test_a_masked_key_is_one_whose_scores_are_minus_infinity():
 
 
 def test_painted_patches():
-    one = explained("class", patches_as="mean")
+    one = small_saliency_inputs("class", patches_as="mean")
     kept = torch.tensor([[0, 5]])
     pixels = torch.zeros_like(one.pixels)
     pixels[..., :4, :4] = one.pixels[..., :4, :4]
     pixels[..., 4:8, 4:8] = one.pixels[..., 4:8, 4:8]
     with torch.no_grad():
         torch.testing.assert_close(one.answers(kept), one.model(pixels), rtol=0, atol=1e-12)
-        black = explained("class", patches_as="black")
+        black = small_saliency_inputs("class", patches_as="black")
         torch.testing.assert_close(
             black.answers(kept[:, :0]), one.model(torch.full_like(pixels, -1.0)), rtol=0, atol=1e-12
         )
     with pytest.raises(VitvizError, match="expected one of dropped, mean, blur, black"):
-        explained(patches_as="green").answers(kept)
+        small_saliency_inputs(patches_as="green").answers(kept)
 
 
 def test_nothing_stays_on_the_model_and_threads_do_not_meet():
     model = small_model("class")
     wishes = [one.requires_grad for one in model.parameters()]
     expected = [
-        saliency_map(explained(target=target, model=model, seed=target), "frozen").map for target in (1, 2)
+        saliency_map(small_saliency_inputs(target=target, model=model, seed=target), "frozen").map
+        for target in (1, 2)
     ]
     found, errors = {}, []
 
     def look(target):
         try:
             for _ in range(5):
-                one = explained(target=target, model=model, seed=target)
+                one = small_saliency_inputs(target=target, model=model, seed=target)
                 found[target] = saliency_map(one, "frozen").map
                 saliency_map(one, "gradient_rollout")
         except Exception as error:  # noqa: BLE001, a thread's error is told by the test
@@ -182,9 +183,9 @@ def test_nothing_stays_on_the_model_and_threads_do_not_meet():
 def test_the_second_picture_is_looked_at_alone():
     """vit-explain kept lists between pictures."""
     model = small_model("class")
-    explained(model=model, seed=1).gradients()
-    again = explained(model=model, seed=2).gradients()
-    fresh = explained(seed=2).gradients()
+    small_saliency_inputs(model=model, seed=1).gradients()
+    again = small_saliency_inputs(model=model, seed=2).gradients()
+    fresh = small_saliency_inputs(seed=2).gradients()
     assert len(again.attentions) == 3
     torch.testing.assert_close(again.attentions[1].gradient, fresh.attentions[1].gradient)
 
@@ -192,19 +193,19 @@ def test_the_second_picture_is_looked_at_alone():
 def test_too_much_is_refused_before_and_what_does_not_balance_after(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
     with pytest.raises(OutOfMemory, match="gradient of small's answer at 13 tokens needs"):
-        explained().gradients()
+        small_saliency_inputs().gradients()
     monkeypatch.undo()
     model = small_model("class")
     for block in model.blocks:
         block.mlp.act = torch.nn.Softplus()
     with pytest.raises(UnsupportedModel, match="its parts add up to"):
-        saliency_map(explained(model=model), "frozen")
+        saliency_map(small_saliency_inputs(model=model), "frozen")
 
 
 def test_it_stops_where_nobody_waits():
     from vitviz.traces import cancellation
 
-    one = explained()
+    one = small_saliency_inputs()
     with cancellation.when(lambda: True), pytest.raises(Stopped):
         one.gradients()
     with cancellation.when(lambda: True), pytest.raises(Stopped):
@@ -217,7 +218,7 @@ def test_every_construction_stands_a_trial(construction, patches_as):
     """Both ends of every curve are the whole picture's and the empty one's scores, whatever the map."""
     from vitviz.analyses.faithfulness.evaluation import evaluate_methods
 
-    one = explained(construction, patches_as=patches_as)
+    one = small_saliency_inputs(construction, patches_as=patches_as)
     found = evaluate_methods(
         one, ["ledger", "frozen", "chefer", "centre"], patches_as, shares=(0, 0.5, 1), draws=1
     )

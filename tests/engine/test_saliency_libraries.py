@@ -5,7 +5,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from tests.engine.saliency_oracle import explained
+from tests.engine.saliency_oracle import small_saliency_inputs
 from vitviz.analyses.saliency import integrated_gradients, saliency_map
 
 TARGET = 2
@@ -20,7 +20,7 @@ def on_grid(tokens, prefix, rows):
 def test_class_activation_maps_are_those_of_grad_cam(construction, method, name):
     """Before their last steps, which clamp, scale to 0..1 and enlarge."""
     library = pytest.importorskip("pytorch_grad_cam")
-    one = explained(construction, TARGET)
+    one = small_saliency_inputs(construction, TARGET)
     grid = one.trace.grid
     layer = one.blocks[-1] if construction.startswith("average") else one.blocks[-1].norm1
 
@@ -46,7 +46,7 @@ def test_integrated_gradients_are_those_of_captum(construction, steps):
     float32.
     """
     attr = pytest.importorskip("captum.attr")
-    one = explained(construction, TARGET)
+    one = small_saliency_inputs(construction, TARGET)
     grid = one.trace.grid
     theirs = attr.IntegratedGradients(one.model).attribute(
         one.pixels, torch.zeros_like(one.pixels), target=TARGET, n_steps=steps, method="gausslegendre"
@@ -67,7 +67,7 @@ def test_integrated_gradients_are_those_of_captum(construction, steps):
 
 def test_input_times_gradient_is_captums():
     attr = pytest.importorskip("captum.attr")
-    one = explained("class", TARGET)
+    one = small_saliency_inputs("class", TARGET)
     theirs = attr.InputXGradient(one.model).attribute(one.pixels.clone().requires_grad_(), target=TARGET)
     height, width = one.trace.grid.patch
     expected = theirs[0].detach().sum(dim=0).unfold(0, height, height).unfold(1, width, width).sum(dim=(2, 3))

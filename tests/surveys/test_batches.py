@@ -10,7 +10,7 @@ import torch
 
 import vitviz
 from tests.engine.looking import inspect, noise
-from tests.engine.pretend import copies, launches, pretended
+from tests.engine.pretend import copies, fake_gpu, launches
 from tests.engine.small import small
 from tests.tiers import sweep
 from vitviz import Ablation, analyses
@@ -83,7 +83,7 @@ def on_device(batch):
 
 
 def there(batch) -> dict[str, np.ndarray]:
-    with pretended():
+    with fake_gpu():
         return {name: value.inner.numpy() for name, value in statistics(on_device(batch)).items()}
 
 
@@ -159,7 +159,7 @@ def test_a_measure_of_a_batch_equals_that_of_each_image(family, name):
         with pytest.raises(UnsupportedModel, match=re.escape(str(refused))):
             measure.of(MeasuredImage(inspector, batch[0], 0))
         return
-    with pretended():
+    with fake_gpu():
         elsewhere = MeasuredBatch(inspector.on("cuda:0"), on_device(batch), labels, names)
         elsewhere = to_host(measure.of(elsewhere))
     assert here.keys() == elsewhere.keys()
@@ -196,7 +196,7 @@ def test_a_measure_of_one_image_runs_beside_measures_of_a_batch(small_inspector)
 
 @pytest.fixture(scope="module")
 def gpu():
-    with pretended():
+    with fake_gpu():
         return vitviz.load("vitviz-tiny", device="cuda:0")
 
 
@@ -211,7 +211,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
     """Counted with attention in one fused kernel, as on CUDA; views and empty tensors are no launch."""
     images = sample_crops()[:16]
     given = [(image, number) for number, image in enumerate(images)] if "accuracy" in measures else images
-    with pretended():
+    with fake_gpu():
         vitviz.survey(given[:2], gpu, measures, batch=8)  # the first pass proves what it captures
         prepared = [gpu.forward.prepare(image, None)[0] for image in images]
         launches.clear()
@@ -234,7 +234,7 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
 def test_a_survey_does_not_depend_on_the_size_of_batches(gpu, batch):
     images = sample_crops()[:5]
     measures = [*FIVE, "skip"]
-    with pretended():
+    with fake_gpu():
         found, wanted = (
             vitviz.survey(images, gpu, measures, batch=batch),
             vitviz.survey(images, gpu, measures, batch=3),

@@ -8,7 +8,7 @@ import torch
 
 import vitviz
 from tests.engine.looking import noise
-from tests.engine.pretend import pretended
+from tests.engine.pretend import fake_gpu
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.runner import ForwardRunner, all_finite
@@ -114,7 +114,7 @@ def test_the_size_is_the_power_of_two_that_fits_into_half_of_memory(small_inspec
 
 
 def test_a_gpu_measures_more_images_at_once_and_normalises_them(small_inspector, images):
-    with pretended():
+    with fake_gpu():
         gpu, hungry = small_inspector.on("cuda:0"), Hungry(99)
         found = vitviz.survey([*images] * 8, gpu, [hungry, "lens"], part=72)
         assert hungry.batches == [64], "of 8 images in 9 each"
@@ -138,6 +138,6 @@ def test_bytes_become_the_same_pixels_as_floats(small_inspector):
     assert given[1][0].tensor.dtype == torch.uint8
     floats, pixels = map(small_inspector.forward.pixels, given)
     assert torch.equal(floats, pixels) and pixels.is_contiguous()
-    with pretended():
+    with fake_gpu():
         there = small_inspector.on("cuda:0").forward.pixels(given[1])
     assert torch.equal(there.inner, floats)

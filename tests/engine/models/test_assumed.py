@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from tests.engine.models.theirs import Apart, Scratch
+from tests.engine.models.theirs import CustomViT, SeparateMatrices
 from tests.engine.small import perturbed, saved, small
 from tests.shared import shared_file
 from tests.tiers import sweep
@@ -307,7 +307,7 @@ def test_written_config_is_read_by_vitviz_and_timm(tmp_path):
 
 
 def test_written_config_keeps_epsilon_of_custom_model(tmp_path):
-    model = perturbed(Scratch(Apart))
+    model = perturbed(CustomViT(SeparateMatrices))
     path = tmp_path / "mine.safetensors"
     save_file({key: value.contiguous() for key, value in model.state_dict().items()}, path)
     first = vitviz.load(path, heads=4, epsilon=1e-5, mean=0.5, std=0.5, device="cpu")

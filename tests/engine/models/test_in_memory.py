@@ -8,7 +8,7 @@ import transformers
 from torch import nn
 
 import vitviz
-from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
+from tests.engine.models.theirs import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
 from tests.engine.small import perturbed, small
 from tests.shared import shared_file
 from vitviz.engine.adapters.proposal import propose_mapping
@@ -112,11 +112,11 @@ def test_transformers_module_gives_its_own_output(build):
 
 
 @pytest.mark.parametrize("heads", [2, 4, 6])
-@pytest.mark.parametrize("attention", [Heads, Apart, Torchs])
+@pytest.mark.parametrize("attention", [SeparateHeads, SeparateMatrices, TorchAttention])
 def test_custom_module_settings_are_inferred_from_output(attention, heads):
     """Heads, activation and epsilon are inferred. Only PyTorch's attention states any of them."""
     activation = {2: nn.GELU, 4: nn.ReLU, 6: nn.SiLU}[heads]
-    model = perturbed(Scratch(attention, heads, activation=activation))
+    model = perturbed(CustomViT(attention, heads, activation=activation))
     inspector = inspect_module(model)
     noise = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
@@ -128,7 +128,7 @@ def test_custom_module_settings_are_inferred_from_output(attention, heads):
 
 
 def test_attention_of_separate_heads_is_correct():
-    model = perturbed(Scratch(Heads, 4))
+    model = perturbed(CustomViT(SeparateHeads, 4))
     inspector = inspect_module(model)
     trace = inspector.trace(vitviz.sample_image("chelsea"))
     x = trace.tokens[0].double()
@@ -140,7 +140,7 @@ def test_attention_of_separate_heads_is_correct():
 
 
 def test_flattened_patch_order_is_inferred():
-    model = perturbed(Scratch(Apart, 4, flat=True))
+    model = perturbed(CustomViT(SeparateMatrices, 4, flat=True))
     assert inspect_module(model).patch_filters().shape == (48, 3, 8, 8)
 
 
@@ -153,7 +153,7 @@ def test_torchvision_module_is_inferred():
 @pytest.mark.long
 def test_post_norm_module_is_inferred_and_parallel_is_direct():
     """In a file these tensors are ambiguous and are listed as assumptions. A module's output decides."""
-    model = perturbed(Scratch(Apart, 4, post=True))
+    model = perturbed(CustomViT(SeparateMatrices, 4, post=True))
     inspector = inspect_module(model)
     noise = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
@@ -168,7 +168,7 @@ def test_post_norm_module_is_inferred_and_parallel_is_direct():
 
 def test_untrained_weights_require_explicit_heads():
     torch.manual_seed(0)
-    model = Scratch(Apart, 4)
+    model = CustomViT(SeparateMatrices, 4)
     with torch.no_grad():
         for layer in model.encoder["layers"]:
             layer.attention.wq.weight.zero_()
@@ -178,7 +178,7 @@ def test_untrained_weights_require_explicit_heads():
 
 
 def test_module_with_constant_output_is_rejected():
-    model = Scratch(Apart, 4)
+    model = CustomViT(SeparateMatrices, 4)
     nn.init.zeros_(model.classifier.weight)
     with pytest.raises(VitvizError, match="cannot be proven"):
         inspect_module(model)
@@ -238,7 +238,7 @@ def test_masked_autoencoder_gives_unmasked_encoder_output(kind):
 
 def test_missing_information_is_requested():
     with pytest.raises(VitvizError, match="expected mean=… and std=…"):
-        vitviz.Inspector.of(Scratch(), device="cpu")
+        vitviz.Inspector.of(CustomViT(), device="cpu")
     with pytest.raises(VitvizError, match="expected a timm model"):
         vitviz.Inspector.of("vit.pth")
     with pytest.raises(UnsupportedModel, match="windows"):
@@ -256,7 +256,7 @@ def test_trace_of_another_inspector_is_rejected():
 
 
 def test_mapping_file_resolves_ambiguous_names(tmp_path):
-    model = perturbed(Scratch(Apart, 4))
+    model = perturbed(CustomViT(SeparateMatrices, 4))
     for layer in model.encoder["layers"]:
         layer.register_module("first", layer.layernorm_1), layer.register_module("second", layer.layernorm_2)
         layer.layernorm_1 = layer.layernorm_2 = None

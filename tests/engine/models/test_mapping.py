@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 import vitviz
-from tests.engine.models.theirs import Apart, Heads, Scratch, Torchs
+from tests.engine.models.theirs import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
 from tests.engine.small import perturbed, small
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import NameMap, mapping_file, parse_mapping, to_toml
@@ -35,9 +35,9 @@ def assert_same_output(inspector, model):
     )
 
 
-@pytest.mark.parametrize("attention", [Heads, Apart, Torchs])
+@pytest.mark.parametrize("attention", [SeparateHeads, SeparateMatrices, TorchAttention])
 def test_proposed_mapping_loads_custom_names(tmp_path, attention):
-    model = perturbed(Scratch(attention))
+    model = perturbed(CustomViT(attention))
     with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
         inspector = vitviz.load(save_state(model, tmp_path), **STATED)
     assert_same_output(inspector, model)
@@ -45,7 +45,7 @@ def test_proposed_mapping_loads_custom_names(tmp_path, attention):
 
 
 def test_proposed_mapping_as_file_is_not_assumed(tmp_path):
-    model = perturbed(Scratch(Apart))
+    model = perturbed(CustomViT(SeparateMatrices))
     path = save_state(model, tmp_path)
     mapping_file(path).write_text(to_toml(propose_mapping(model.state_dict()).mapping))
     with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def test_mapping_file_may_state_model_properties():
 
 
 def test_transposed_matrices_are_detected_or_stated(tmp_path):
-    model = perturbed(Scratch(Apart))
+    model = perturbed(CustomViT(SeparateMatrices))
     tensors = {
         key: value.T.contiguous() if value.ndim == 2 and "encoder" in key else value
         for key, value in model.state_dict().items()
@@ -83,7 +83,7 @@ def test_transposed_matrices_are_detected_or_stated(tmp_path):
 
 
 def test_mapping_file_states_patch_order(tmp_path):
-    model = perturbed(Scratch(Apart, flat=True))
+    model = perturbed(CustomViT(SeparateMatrices, flat=True))
     path = save_state(model, tmp_path)
     with pytest.raises(CheckpointError, match="patch_order"):
         vitviz.load(path, **STATED)
@@ -95,7 +95,7 @@ def test_mapping_file_states_patch_order(tmp_path):
 def test_unrecognised_names_require_mapping(tmp_path):
     tensors = {
         key.replace("wq", "a").replace("wk", "b").replace("wv", "c"): value
-        for key, value in Scratch(Apart).state_dict().items()
+        for key, value in CustomViT(SeparateMatrices).state_dict().items()
     }
     proposal = propose_mapping(tensors)
     assert not proposal.complete and any(".a.weight (48, 48)" in line for line in proposal.open)
@@ -105,7 +105,7 @@ def test_unrecognised_names_require_mapping(tmp_path):
 
 
 def test_timm_patch_embedding_name_does_not_prevent_mapping(tmp_path):
-    model = perturbed(Scratch(Apart))
+    model = perturbed(CustomViT(SeparateMatrices))
     renamed = {
         key.replace("embedding.patch_embeddings", "patch_embed.proj"): value.contiguous()
         for key, value in model.state_dict().items()
@@ -142,7 +142,7 @@ def test_mapping_survives_conversion_to_toml():
     ],
 )
 def test_invalid_mapping_is_rejected_with_reason(tmp_path, text, message):
-    path = save_state(Scratch(Apart), tmp_path)
+    path = save_state(CustomViT(SeparateMatrices), tmp_path)
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(ValueError, match=message) as raised:
         vitviz.load(path, **STATED)
@@ -165,7 +165,7 @@ def test_mapping_and_config_are_combined(tmp_path):
 def test_timm_token_and_position_names_are_mapped(tmp_path):
     """Most authors use `cls_token` and `pos_embed`, whatever the other names are."""
     timms = {"embedding.cls_token": "cls_token", "embedding.position_embeddings": "pos_embed"}
-    tensors = {timms.get(key, key): value for key, value in Scratch(Apart).state_dict().items()}
+    tensors = {timms.get(key, key): value for key, value in CustomViT(SeparateMatrices).state_dict().items()}
     assert set(timms.values()) <= set(tensors)
     save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / "mine.safetensors")
     with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):

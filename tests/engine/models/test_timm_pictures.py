@@ -1,4 +1,4 @@
-"""How images reach a folder or module of timm: the fields of its pretrained_cfg, against timm's transform."""
+"""Preprocessing of timm's folders and modules: fields of pretrained_cfg against timm's transform."""
 
 import json
 
@@ -37,26 +37,26 @@ def folder(path, model, cfg, **args):
     ],
     ids=str,
 )
-def test_a_folder_of_timm_answers_as_timm_does(cfg, vit, tmp_path):
+def test_timm_folder_gives_timm_logits(cfg, vit, tmp_path):
     name = folder(tmp_path, vit, {"input_size": [3, 32, 32], **cfg})
     inspector = vitviz.load(name, device="cpu")
-    theirs = timm.create_model(f"local-dir:{name}", pretrained=True).eval()
-    transform = create_transform(**resolve_model_data_config(theirs))
+    timm_model = timm.create_model(f"local-dir:{name}", pretrained=True).eval()
+    transform = create_transform(**resolve_model_data_config(timm_model))
     for shape in SHAPES:
         with torch.no_grad():
-            logits = theirs(transform(noise_image(*shape))[None])[0]
+            logits = timm_model(transform(noise_image(*shape))[None])[0]
         torch.testing.assert_close(inspector.trace(noise_image(*shape)).logits, logits, atol=1e-5, rtol=0)
     used = "test_input_size [3, 48, 48] and test_crop_pct 1.0, which timm uses only on request"
     assert (used in inspector.checkpoint.note) == ("test_crop_pct" in cfg)
 
 
-def test_a_size_that_is_not_fixed_is_refused_where_timm_builds_another(vit, tmp_path):
+def test_non_fixed_size_is_rejected_if_timm_builds_another(vit, tmp_path):
     name = folder(tmp_path, vit, {"input_size": [3, 32, 32], "fixed_input_size": False}, img_size=None)
     with pytest.raises(CheckpointError, match="fixed_input_size false.* 224 x 224 px.*Add img_size"):
         vitviz.load(name)
 
 
-def test_what_a_configuration_in_memory_leaves_out_is_timms_default(vit):
+def test_missing_config_fields_of_module_default_to_timm(vit):
     vit.pretrained_cfg = {"architecture": "vit_tiny_patch16_224", "input_size": (3, 32, 32)}
     transform = create_transform(**resolve_model_data_config(vit))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""CLIP and SigLIP of transformers, TimmWrapper's folders, and files of DINOv2's and DINOv3's repositories."""
+"""CLIP and SigLIP of transformers, TimmWrapper folders, and files of the DINOv2 and DINOv3 repositories."""
 
 import pytest
 import timm
@@ -49,7 +49,7 @@ MODELS = {  # name -> (model, its output for pixels)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_saved_folder_gives_the_outputs_of_transformers(kind, tmp_path):
+def test_saved_folder_gives_transformers_output(kind, tmp_path):
     build, output = MODELS[kind]
     model = perturbed(build())
     model.save_pretrained(tmp_path)
@@ -57,18 +57,18 @@ def test_a_saved_folder_gives_the_outputs_of_transformers(kind, tmp_path):
     pixels = torch.randn(2, 3, *loaded.preprocessing.size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         if kind.endswith("both"):
-            found = model.get_image_features(pixels)
-            theirs = found if isinstance(found, torch.Tensor) else found.pooler_output
+            features = model.get_image_features(pixels)
+            expected = features if isinstance(features, torch.Tensor) else features.pooler_output
         else:
-            theirs = getattr(model(pixels), output)
-        torch.testing.assert_close(loaded.model(pixels), theirs, atol=1e-5, rtol=0)
+            expected = getattr(model(pixels), output)
+        torch.testing.assert_close(loaded.model(pixels), expected, atol=1e-5, rtol=0)
     assert loaded.checkpoint.projects == (output == "image_embeds")
-    trace = Inspector(loaded, "cpu").trace(noise())  # with the check that the attention is the model's own
+    trace = Inspector(loaded, "cpu").trace(noise())  # the trace includes the attention check
     assert len(trace.layers) == 2 and (trace.logits is not None) == (output == "logits")
 
 
-def dinov2(model):
-    """The names of DINOv2's repository."""
+def dinov2_state(model):
+    """Return the weights under the names of DINOv2's repository."""
     state = {
         name.replace("mlp.fc1", "mlp.w12").replace("mlp.fc2", "mlp.w3") if swiglu(model) else name: value
         for name, value in model.state_dict().items()
@@ -84,12 +84,12 @@ def swiglu(model):
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_registers_and_gates_of_dinov2_give_the_outputs_of_timm(gated, tmp_path):
+def test_dinov2_with_registers_or_gates_gives_timm_output(gated, tmp_path):
     args = {"mlp_layer": timm.layers.SwiGLUPacked, "act_layer": "silu"} if gated else {}
     model = perturbed(timm.create_model(
         "vit_tiny_patch16_224", img_size=28, patch_size=7, embed_dim=128, num_heads=2, depth=2, num_classes=0,
         reg_tokens=4, no_embed_class=True, init_values=0.1, **args))  # fmt: skip
-    torch.save(dinov2(model), tmp_path / "dinov2.pth")
+    torch.save(dinov2_state(model), tmp_path / "dinov2.pth")
     loaded, pixels = load(find_checkpoint(str(tmp_path / "dinov2.pth"))), torch.randn(2, 3, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(loaded.model(pixels), model(pixels), atol=1e-5, rtol=0)
@@ -98,13 +98,18 @@ def test_registers_and_gates_of_dinov2_give_the_outputs_of_timm(gated, tmp_path)
 @pytest.mark.parametrize(
     "name", ["vit_small_patch14_reg4_dinov2", "vit_base_patch14_dinov2", "vit_giant_patch14_reg4_dinov2"]
 )
-def test_a_published_dinov2_is_recognised_by_its_sizes(name):
+def test_published_dino_model_is_recognised_by_sizes(name):
     with torch.device("meta"):
         model = timm.create_model(name)
-        state = dinov2(model) if "reg4" in name else model.state_dict() | {"mask_token": torch.zeros(1, 768)}
+        state = (
+            dinov2_state(model)
+            if "reg4" in name
+            else model.state_dict() | {"mask_token": torch.zeros(1, 768)}
+        )
     assert dino.published_name(state) == name
     v3 = {"storage_tokens": 0, "mask_token": torch.ones(1, 1), "blocks.0.mlp.w1.weight": 0}
     v3 |= {f"blocks.{layer}.norm1.weight": 0 for layer in range(12)}
     v3 |= {"patch_embed.proj.weight": torch.ones(384, 3, 16, 16), "blocks.0.attn.qkv.bias": 0}
     assert dino.published_name(v3) == "vit_small_plus_patch16_dinov3_qkvb"
-    assert dino.published_name({**state, "mask_token": torch.zeros(1, 1, 1)}) is None  # MAE's
+    # a mask token of this shape belongs to MAE
+    assert dino.published_name({**state, "mask_token": torch.zeros(1, 1, 1)}) is None

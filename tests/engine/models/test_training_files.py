@@ -1,4 +1,4 @@
-"""Files as training scripts save them, against the model that was saved; other files are named."""
+"""Files of training scripts against the saved model. Other files are identified in the error."""
 
 import collections
 import pathlib
@@ -18,16 +18,16 @@ from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 
-def renamed(state, prefix):
+def with_prefix(state, prefix):
     return {prefix + name: value for name, value in state.items()}
 
 
-def heads(prefix="", *names):
+def projection_heads(prefix="", *names):
     return {f"{prefix}head.{name}": torch.ones(3, 128) for name in names}
 
 
-def chunked(state):
-    """DINOv2 trained with FSDP, two layers in a chunk."""
+def in_chunks(state):
+    """Rename layers as DINOv2 trained with FSDP does, two layers per chunk."""
     return {
         re.sub(r"^blocks\.(\d+)", lambda match: f"blocks.{int(match[1]) // 2}.{match[1]}", name): value
         for name, value in state.items()
@@ -38,28 +38,29 @@ OPTIONS = {
     "lr": np.float64(0.1), "classes": np.arange(3), "data": pathlib.PurePosixPath("/data"),
     "loss": torch.nn.CrossEntropyLoss(), "act": torch.nn.GELU, "count": collections.defaultdict(list, a=[1]),
 }  # fmt: skip
-FILES = {  # name -> (content of the file, what the note says)
-    "Lightning": (lambda a, b: {"pytorch-lightning_version": "2.5", "state_dict": renamed(a, "model."),
+FILES = {  # name -> (content of the file, text of the note)
+    "Lightning": (lambda a, b: {"pytorch-lightning_version": "2.5", "state_dict": with_prefix(a, "model."),
                                 "hyper_parameters": OPTIONS}, ""),
-    "Lightning, own name": (lambda a, b: {"state_dict": {**renamed(a, "net.encoder."),
+    "Lightning, own name": (lambda a, b: {"state_dict": {**with_prefix(a, "net.encoder."),
                                                          "criterion.weight": torch.ones(7)}}, "criterion"),
     "metric of a best epoch": (lambda a, b: {"state_dict": a, "metric": np.float32(77.1)}, ""),
     "iBOT": (lambda a, b: {"student": b, "teacher": {
-        **renamed(a, "backbone."), "backbone.masked_embed": torch.ones(1, 128),
-        **heads("", "mlp.0.weight", "last_layer.weight_v", "last_layer2.weight_v")}}, "head.last_layer2"),
+        **with_prefix(a, "backbone."), "backbone.masked_embed": torch.ones(1, 128),
+        **projection_heads("", "mlp.0.weight", "last_layer.weight_v", "last_layer2.weight_v")}},
+        "head.last_layer2"),
     "MoCo v3": (lambda a, b: {"arch": "vit_small", "state_dict": {
-        **renamed(b, "module.momentum_encoder."), **renamed(a, "module.base_encoder."),
-        **heads("module.base_encoder.", "0.weight", "3.weight"),
+        **with_prefix(b, "module.momentum_encoder."), **with_prefix(a, "module.base_encoder."),
+        **projection_heads("module.base_encoder.", "0.weight", "3.weight"),
         "module.predictor.0.weight": torch.ones(3, 3)}}, "left out: head."),
     "DINOv2 in chunks": (lambda a, b: {"teacher": {
-        **renamed(chunked(a), "backbone."), "backbone.mask_token": torch.ones(1, 128),
-        **heads("dino_", "mlp.0.weight"), **heads("ibot_", "last_layer.weight_v")}},
+        **with_prefix(in_chunks(a), "backbone."), "backbone.mask_token": torch.ones(1, 128),
+        **projection_heads("dino_", "mlp.0.weight"), **projection_heads("ibot_", "last_layer.weight_v")}},
         "dino_head.mlp, ibot_head"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_training_file_gives_the_outputs_of_its_model(kind, tmp_path):
+def test_training_file_gives_output_of_its_model(kind, tmp_path):
     headless = {"num_classes": 0} if kind in ("iBOT", "MoCo v3", "DINOv2 in chunks") else {}
     model, other = small(depth=4, **headless), small(depth=4, **headless)
     with torch.no_grad():
@@ -71,7 +72,7 @@ def test_a_training_file_gives_the_outputs_of_its_model(kind, tmp_path):
     assert note in loaded.checkpoint.note
 
 
-def test_objects_beside_the_weights_are_never_imported(tmp_path, monkeypatch):
+def test_foreign_objects_in_file_are_never_imported(tmp_path, monkeypatch):
     module = types.ModuleType("omegaconf")
     module.DictConfig = type("DictConfig", (), {"__module__": "omegaconf"})
     monkeypatch.setitem(sys.modules, "omegaconf", module)
@@ -84,7 +85,7 @@ def test_objects_beside_the_weights_are_never_imported(tmp_path, monkeypatch):
     assert "omegaconf" not in sys.modules
 
 
-class Own:
+class CustomOptions:
     pass
 
 
@@ -93,7 +94,7 @@ LORA = {"base_model.model.blocks.0.attn.qkv.lora_A.weight": torch.ones(2, 4)}
 LIGHTNING = {
     "pytorch-lightning_version": "2.5",
     "state_dict": {"a": torch.ones(1)},
-    "hyper_parameters": Own(),
+    "hyper_parameters": CustomOptions(),
 }
 
 
@@ -110,7 +111,7 @@ def in_safetensors(content):
 
 
 @pytest.mark.parametrize(
-    ("name", "write", "found", "advice"),
+    ("name", "write", "kind", "advice"),
     [
         ("a.safetensors", text(POINTER), "a Git LFS pointer", "git lfs pull"),
         ("a.pth", text("\n<!DOCTYPE html><html>"), "a web page", "download link"),
@@ -124,8 +125,8 @@ def in_safetensors(content):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_a_file_that_is_no_vit_is_named_with_what_to_do(name, write, found, advice, tmp_path):
+def test_non_vit_file_is_identified_with_advice(name, write, kind, advice, tmp_path):
     write(tmp_path / name)
-    with pytest.raises(CheckpointError, match=rf"{found}(.|\n)*{advice}") as raised:
+    with pytest.raises(CheckpointError, match=rf"{kind}(.|\n)*{advice}") as raised:
         load(find_checkpoint(str(tmp_path / name)))
     assert len(re.findall(r"[.?!]( |$)", str(raised.value))) <= 3

@@ -1,4 +1,4 @@
-"""Weights files of all kinds: whole, wrapped, damaged, and hostile."""
+"""Weights files: wrapped, damaged and hostile."""
 
 import argparse
 import io
@@ -47,7 +47,7 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("kind", WRAPPED)
-def test_wrappers_and_prefixes_are_taken_off(kind, tmp_path):
+def test_wrappers_and_prefixes_are_removed(kind, tmp_path):
     model = small()
     torch.save(WRAPPED[kind](model.state_dict()), tmp_path / "weights.pth")
     loaded = load(find_checkpoint(str(tmp_path / "weights.pth")))
@@ -70,7 +70,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("kind", SETS)
-def test_of_two_sets_of_weights_one_is_shown_and_the_other_named(kind, tmp_path):
+def test_one_of_two_weight_sets_is_used_and_other_is_listed(kind, tmp_path):
     wrap, first, second = SETS[kind]
     model, other = small(), small()
     with torch.no_grad():
@@ -86,19 +86,19 @@ def test_of_two_sets_of_weights_one_is_shown_and_the_other_named(kind, tmp_path)
     chosen = vitviz.load(tmp_path / "weights.pth", weights=second, mean=0.5, std=0.5, device="cpu")
     same(chosen, other)
     assert "weights" not in [one.name for one in chosen.checkpoint.assumed]
-    picture = open_image(vitviz.sample_image("coffee"))
-    answers = {
-        text: found for _, text, found in choices.predictions_by_choice(shown, picture, (asked,), (32, 32))
+    image = open_image(vitviz.sample_image("coffee"))
+    predictions = {
+        text: found for _, text, found in choices.predictions_by_choice(shown, image, (asked,), (32, 32))
     }
     for one, inspector in ((first, shown), (second, chosen)):
-        trace = inspector.trace(picture) if one == first else vitviz.load(
-            tmp_path / "weights.pth", weights=second, device="cpu").trace(picture)  # fmt: skip
-        assert answers[f"weights={one}"] == pytest.approx(trace.top(1)[0])
+        trace = inspector.trace(image) if one == first else vitviz.load(
+            tmp_path / "weights.pth", weights=second, device="cpu").trace(image)  # fmt: skip
+        assert predictions[f"weights={one}"] == pytest.approx(trace.top(1)[0])
     sidecar_config.write_config(chosen.checkpoint, chosen.model, chosen.preprocessing)
     same(vitviz.load(tmp_path / "weights.pth", device="cpu"), other)
 
 
-def test_weights_that_are_not_there_are_refused_with_those_that_are(tmp_path):
+def test_unknown_weight_set_is_rejected_with_known_sets(tmp_path):
     state = small().state_dict()
     torch.save({"model": state, "ema": state}, tmp_path / "a.pth")
     with pytest.raises(CheckpointError, match="no weights 'best'; expected one of ema, model"):
@@ -132,18 +132,18 @@ def hostile_arrays(path, payload):
     ("write", "name"),
     [(hostile_zip, "a.pth"), (hostile_plain, "a.pt"), (hostile_zip, "a.bin"), (hostile_arrays, "a.npz")],
 )
-def test_a_pickle_that_wants_to_run_code_is_refused_and_nothing_runs(write, name, tmp_path):
+def test_pickle_with_code_is_rejected_and_code_does_not_run(write, name, tmp_path):
     marker = tmp_path / "it-ran"
     write(tmp_path / name, Hostile(marker))
     with pytest.raises(CheckpointError, match="run code"):
         load(find_checkpoint(str(tmp_path / name)))
     assert not marker.exists()
-    pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works: elsewhere it would have run
+    pickle.loads(pickle.dumps(Hostile(marker)))  # the payload works when unpickled
     assert marker.exists()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
+def test_float_tensors_become_float32_and_integers_stay(dtype, tmp_path):
     save_file(
         {"a": torch.ones(2, dtype=dtype), "i": torch.ones(2, dtype=torch.int64)}, tmp_path / "a.safetensors"
     )
@@ -151,13 +151,13 @@ def test_numbers_become_float32_and_integers_stay(dtype, tmp_path):
     assert (tensors["a"].dtype, tensors["i"].dtype) == (torch.float32, torch.int64)
 
 
-def test_a_whole_pickled_model_is_refused_with_what_to_do(tmp_path):
+def test_whole_pickled_model_is_rejected_with_advice(tmp_path):
     torch.save(small(), tmp_path / "whole.pth")
     with pytest.raises(CheckpointError, match=r"timm\..*state_dict"):
         load(find_checkpoint(str(tmp_path / "whole.pth")))
 
 
-def test_namespace_is_let_in_only_while_a_file_is_read(tmp_path):
+def test_namespace_is_allowed_only_while_reading(tmp_path):
     torch.save({"model": small().state_dict(), "args": argparse.Namespace()}, tmp_path / "a.pth")
     load(find_checkpoint(str(tmp_path / "a.pth")))
     assert argparse.Namespace not in torch.serialization.get_safe_globals()
@@ -165,7 +165,7 @@ def test_namespace_is_let_in_only_while_a_file_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.pth", "a.bin", "a.npz"])
 @pytest.mark.parametrize("content", ["empty", "noise", "half"])
-def test_damaged_files_are_named(name, content, tmp_path):
+def test_damaged_file_is_named_in_error(name, content, tmp_path):
     whole = io.BytesIO()
     if name.endswith(".safetensors"):
         whole = io.BytesIO(saved(small(), tmp_path / "b.safetensors").read_bytes())
@@ -183,14 +183,14 @@ def test_damaged_files_are_named(name, content, tmp_path):
         load(find_checkpoint(str(tmp_path / name)))
 
 
-def test_a_pickle_without_tensors_is_named(tmp_path):
+def test_pickle_without_tensors_is_rejected(tmp_path):
     torch.save({"model": [1, 2]}, tmp_path / "a.pth")
     with pytest.raises(CheckpointError, match="no named tensors"):
         load(find_checkpoint(str(tmp_path / "a.pth")))
 
 
-def test_files_read_at_the_same_time_do_not_accuse_each_other(tmp_path):
-    """What torch may unpickle is one list of the process: one reader's end must not take it from another."""
+def test_concurrent_reads_of_pickles_succeed(tmp_path):
+    """torch's list of allowed classes is global: the end of one read must not affect another."""
     path = tmp_path / "harmless.pth"
     torch.save({"model": {"weight": torch.ones(2)}, "args": argparse.Namespace(lr=0.1)}, path)
     with ThreadPoolExecutor(4) as readers:

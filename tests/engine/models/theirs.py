@@ -1,6 +1,4 @@
-"""Vision Transformers as students write them: other names, heads apart, PyTorch's attention, flattened
-patches.
-"""
+"""Custom Vision Transformers: other names, separate heads, PyTorch's attention, flattened patches."""
 
 import torch
 from torch import nn
@@ -16,7 +14,7 @@ class Head(nn.Module):
         return scores.softmax(-1) @ self.value(x)
 
 
-class Heads(nn.Module):
+class SeparateHeads(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
         self.heads = nn.ModuleList(Head(width, width // heads) for _ in range(heads))
@@ -26,8 +24,8 @@ class Heads(nn.Module):
         return self.output_projection(torch.cat([head(x) for head in self.heads], -1))
 
 
-class Apart(nn.Module):
-    """Queries, keys and values of all heads in three matrices without a bias."""
+class SeparateMatrices(nn.Module):
+    """Attention with queries, keys and values of all heads in three matrices without bias."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -43,7 +41,7 @@ class Apart(nn.Module):
         return self.wo((weights @ v).transpose(1, 2).flatten(2))
 
 
-class Torchs(nn.Module):
+class TorchAttention(nn.Module):
     """PyTorch's own attention."""
 
     def __init__(self, width, heads):
@@ -89,12 +87,12 @@ class Embedding(nn.Module):
         return torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1) + self.position_embeddings
 
 
-class Scratch(nn.Module):
-    """Answers with (scores, nothing), and has no norm behind its last layer."""
+class CustomViT(nn.Module):
+    """A model that returns (logits, None) and has no norm after its last layer."""
 
     def __init__(
-        self, attention=Heads, heads=4, width=48, size=32, patch=8, depth=2, classes=5, activation=nn.GELU,
-        flat=False, post=False, epsilon=1e-5,
+        self, attention=SeparateHeads, heads=4, width=48, size=32, patch=8, depth=2, classes=5,
+        activation=nn.GELU, flat=False, post=False, epsilon=1e-5,
     ):  # fmt: skip
         super().__init__()
         self.embedding = Embedding(width, size, patch, flat)

@@ -1,4 +1,4 @@
-"""Helpers that several test files share."""
+"""Small random models of transformers' image classifiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers that several test files share."""
+"""Small configurations of MAE, BEiT and DINOv3 in transformers."""
 
 from __future__ import annotations
 
