@@ -1,4 +1,4 @@
-"""Cheap ones never wait for expensive ones, no visitor's for another's, and who has left not at all."""
+"""Scheduling: cheap requests run beside expensive ones, clients alternate, and cancelled requests leave."""
 
 import threading
 import time
@@ -24,90 +24,90 @@ def _kind(expensive: bool) -> str:
     return EXPENSIVE if expensive else CHEAP
 
 
-class Room:
-    """Wishes that hold their turn until they are let go; `order` says who had one when."""
+class HeldTurns:
+    """Runs requests that hold their turn until released. `order` lists the names in order of their turns."""
 
     def __init__(self, **given):
-        self.turns, self.order, self.go = FairScheduler(**given), [], {}
+        self.turns, self.order, self.release = FairScheduler(**given), [], {}
         self.threads = ThreadPoolExecutor(20)
 
-    def wish(self, name: str, expensive: bool, visitor: str):
-        self.go[name] = threading.Event()
+    def request(self, name: str, expensive: bool, visitor: str):
+        self.release[name] = threading.Event()
 
         def work():
             with self.turns.turn(_kind(expensive), visitor):
                 self.order.append(name)
-                assert self.go[name].wait(20)
+                assert self.release[name].wait(20)
 
         before = len(self.turns._lines[_kind(expensive)].waiting) + len(
             self.turns._lines[_kind(expensive)].computing
         )
-        found = self.threads.submit(work)
+        future = self.threads.submit(work)
         wait_until(
             lambda: (
-                found.done()
+                future.done()
                 or len(self.turns._lines[_kind(expensive)].waiting)
                 + len(self.turns._lines[_kind(expensive)].computing)
                 > before
             )
         )
-        return found
+        return future
 
 
-def test_a_cheap_one_computes_while_a_dear_one_does_and_others_wait():
-    room = Room(cheap=1)
+def test_cheap_request_runs_beside_an_expensive_one():
+    room = HeldTurns(cheap=1)
     for name in "abc":
-        room.wish(name, True, name)
-    cheap = room.wish("cheap", False, "d")
-    room.go["cheap"].set()
+        room.request(name, True, name)
+    cheap = room.request("cheap", False, "d")
+    room.release["cheap"].set()
     cheap.result(20)
     assert sorted(room.order) == ["a", "cheap"]
     for name in "abc":
-        room.go[name].set()
+        room.release[name].set()
     wait_until(lambda: sorted(room.order) == ["a", "b", "c", "cheap"])
 
 
-def test_the_wishes_of_one_visitor_are_not_all_before_that_of_another():
-    room = Room(cheap=1, waiting=9)
+def test_clients_alternate_in_the_queue():
+    room = HeldTurns(cheap=1, waiting=9)
     for name in ("a1", "a2", "a3", "b1"):
-        room.wish(name, True, name[0])
+        room.request(name, True, name[0])
     for name in ("a1", "b1", "a2", "a3"):
-        room.go[name].set()
+        room.release[name].set()
     wait_until(lambda: len(room.order) == 4)
     assert room.order == ["a1", "b1", "a2", "a3"]
 
 
-def test_a_full_line_refuses_at_once_and_whoever_left_gives_the_place_back():
-    room, left = Room(waiting=1), threading.Event()
-    room.wish("a", True, "a")
+def test_full_queue_rejects_and_cancelled_request_frees_its_place():
+    room, client_left = HeldTurns(waiting=1), threading.Event()
+    room.request("a", True, "a")
 
     def wait():
-        with cancellation.when(left.is_set), room.turns.turn(EXPENSIVE, "b"):
-            raise AssertionError("a turn of somebody who left")
+        with cancellation.when(client_left.is_set), room.turns.turn(EXPENSIVE, "b"):
+            raise AssertionError("a cancelled request got a turn")
 
     waiting = room.threads.submit(wait)
     wait_until(lambda: room.turns._lines[EXPENSIVE].waiting)
     with pytest.raises(TooMuch, match="Retry in a minute"), room.turns.turn(EXPENSIVE, "c"):
         pass
-    left.set()
+    client_left.set()
     with pytest.raises(Stopped):
         waiting.result(20)
-    room.wish("d", True, "d")
-    room.go["a"].set(), room.go["d"].set()
+    room.request("d", True, "d")
+    room.release["a"].set(), room.release["d"].set()
     wait_until(lambda: room.order == ["a", "d"])
 
 
-def test_an_error_gives_the_turn_back_and_one_turn_within_another_is_the_same():
+def test_error_releases_the_turn_and_nested_turns_count_once():
     turns = FairScheduler(cheap=1)
     with pytest.raises(ZeroDivisionError), turns.turn(EXPENSIVE, "a"), turns.turn(EXPENSIVE, "a"):
-        1 / 0  # noqa: B018, raising is its purpose
+        1 / 0  # noqa: B018, raises
     with turns.turn(EXPENSIVE, "a"), turns.turn(CHEAP, "a"):
         assert len(turns._lines[EXPENSIVE].computing) == 1 and not turns._lines[CHEAP].computing
     assert not turns._lines[EXPENSIVE].computing
 
 
-def test_who_waits_for_what_another_makes_gives_the_turn_back():
-    """The maker may need that very turn: both would wait for ever."""
+def test_waiting_for_a_cache_entry_releases_the_turn():
+    """Otherwise the computing request could wait for this turn: a deadlock."""
     turns, cache, making, waits = FairScheduler(), Cache(10, len), threading.Event(), threading.Event()
 
     def make():
@@ -120,7 +120,9 @@ def test_who_waits_for_what_another_makes_gives_the_turn_back():
         with turns.turn(EXPENSIVE, "a"), set_waiting_context(turns.given_back):
             waits.set()
             found = cache.get("x", lambda: b"never")
-            assert [one.visitor for one in turns._lines[EXPENSIVE].computing] == ["a"], "and has it again"
+            assert [one.visitor for one in turns._lines[EXPENSIVE].computing] == ["a"], (
+                "the turn is not taken again"
+            )
             return found
 
     with ThreadPoolExecutor(2) as threads:
@@ -129,7 +131,7 @@ def test_who_waits_for_what_another_makes_gives_the_turn_back():
         assert threads.submit(wait).result(20) == first.result(20) == b"made"
 
 
-def test_what_reads_gives_its_turn_back_where_it_comes_to_compute():
+def test_reading_turn_is_released_while_computing():
     turns = FairScheduler()
     with turns.turn(READING, "a"):
         with turns.turn(CHEAP, "a"):
@@ -138,7 +140,7 @@ def test_what_reads_gives_its_turn_back_where_it_comes_to_compute():
     assert not turns._lines[READING].computing
 
 
-def test_of_one_visitor_two_answers_are_under_way_and_eight_wait_and_the_next_is_told_how_long():
+def test_third_request_waits_and_eleventh_is_rejected():
     turns, go, order = FairScheduler(), threading.Event(), []
 
     def answer(number: int):
@@ -151,36 +153,36 @@ def test_of_one_visitor_two_answers_are_under_way_and_eight_wait_and_the_next_is
         wait_until(lambda: len(order) == 2 and len(turns._answers["a"].waiting) == 8)
         with pytest.raises(TooMuch, match="2 requests running and 8 waiting.* about 1 seconds"):
             with turns.place("a"):
-                raise AssertionError("an eleventh")
+                raise AssertionError("the eleventh request was accepted")
         with turns.place("b"), turns.place("a", at_once=True):
-            pass  # another visitor, and what those under way may be waiting for
+            pass  # another client, and a request that running ones may wait for
         go.set()
         [one.result(20) for one in asked]
     assert not turns._answers
 
 
-def test_the_last_place_is_nobodys_who_has_one():
-    room = Room(cheap=2)
+def test_last_free_turn_goes_to_another_client():
+    room = HeldTurns(cheap=2)
     for name in ("a1", "a2", "b1"):
-        room.wish(name, False, name[0])
+        room.request(name, False, name[0])
     wait_until(lambda: len(room.order) == 2)
     assert sorted(room.order) == ["a1", "b1"]
     for name in ("a1", "b1", "a2"):
-        room.go[name].set()
+        room.release[name].set()
     wait_until(lambda: len(room.order) == 3)
 
 
-def test_other_sessions_of_one_address_do_not_come_before_another_address():
-    room = Room(cheap=1)
-    for name, whose in (("1", "x s1"), ("2", "x s2"), ("3", "x s3"), ("4", "y s4")):
-        room.wish(name, True, whose)
+def test_sessions_of_one_address_share_its_priority():
+    room = HeldTurns(cheap=1)
+    for name, visitor in (("1", "x s1"), ("2", "x s2"), ("3", "x s3"), ("4", "y s4")):
+        room.request(name, True, visitor)
     for name in "1423":
-        room.go[name].set()
+        room.release[name].set()
     wait_until(lambda: len(room.order) == 4)
     assert room.order == ["1", "4", "2", "3"]
 
 
-def test_all_that_compute_at_once_fit_into_the_memory_there_is():
+def test_concurrent_turns_fit_the_memory_budget():
     turns, inside = FairScheduler(budget=100), threading.Event()
 
     def big():
@@ -194,10 +196,10 @@ def test_all_that_compute_at_once_fit_into_the_memory_there_is():
             assert not inside.wait(0.5)
         waiting.result(20)
     with turns.turn(EXPENSIVE, "a", 1e9):
-        assert inside.is_set(), "what is larger than all there is goes alone"
+        assert inside.is_set(), "a request above the budget does not run alone"
 
 
-def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_good():
+def test_expensive_request_pauses_for_cheap_ones_for_a_limited_time():
     turns, stands, goes = FairScheduler(), threading.Event(), threading.Event()
 
     def expensive():
@@ -214,43 +216,41 @@ def test_what_is_dear_stands_back_between_two_steps_and_is_never_stopped_for_goo
         wait_until(lambda: turns._lines[EXPENSIVE].computing)
         with turns.turn(CHEAP, "b"):
             stands.set()
-            assert not goes.wait(0.6), "it went on beside what is cheap"
-            assert goes.wait(20), "it waits no longer than it has computed"
+            assert not goes.wait(0.6), "the expensive request did not pause"
+            assert goes.wait(20), "the pause exceeds the computing time"
         assert 0.3 < found.result(20) < 3
 
 
-def test_too_many_tokens_are_refused_before_with_a_size_that_would_do():
+def test_too_many_tokens_are_rejected_with_a_suitable_size():
     service = AnalysisService(ServiceSettings(device="cpu", limits=Limits(tokens=400)))
     picture = service.pictures.sample("chelsea")
     inspector = service.checkpoints.inspector("vitviz-tiny")
     patch = inspector.grid().patch[0]
-    with pytest.raises(TooMuch, match="this server allows 400") as refused:
+    with pytest.raises(TooMuch, match="this server allows 400") as error:
         service.look(picture, "vitviz-tiny", (patch * 50, patch * 30))
-    height, width = (
-        int(n) for n in str(refused.value).split("400. Try ")[1].split(" pixels")[0].split(" x ")
-    )
+    height, width = (int(n) for n in str(error.value).split("400. Try ")[1].split(" pixels")[0].split(" x "))
     assert inspector.demand((height, width)).tokens <= 400
     assert (patch * 50, patch * 30) not in inspector.placed.sizes
     assert service.look(picture, "vitviz-tiny", (height, width))
 
 
-def test_time_that_is_over_ends_a_pass_with_a_sentence():
+def test_time_limit_ends_a_pass_with_message():
     service = AnalysisService(ServiceSettings(device="cpu", limits=Limits(seconds=1e-9)))
     with pytest.raises(TooMuch, match="longer than the limit of 1e-09 seconds"):
         service.look(service.pictures.sample("chelsea"), "vitviz-tiny")
 
 
-def test_a_visitor_who_left_ends_the_pass_and_the_next_one_is_answered(monkeypatch):
+def test_disconnected_client_cancels_pass_and_next_request_runs(monkeypatch):
     service = AnalysisService(ServiceSettings(device="cpu"))
-    picture, left = service.pictures.sample("chelsea"), SimpleNamespace(alive=False)
-    monkeypatch.setattr(request_context, "visitor_has_left", lambda: not left.alive)
+    picture, client = service.pictures.sample("chelsea"), SimpleNamespace(alive=False)
+    monkeypatch.setattr(request_context, "visitor_has_left", lambda: not client.alive)
     with pytest.raises(request_context.PageClosed):
         service.look(picture, "vitviz-tiny")
-    left.alive = True
+    client.alive = True
     assert service.look(picture, "vitviz-tiny")
 
 
-def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(monkeypatch):
+def test_requests_are_queued_by_cost(monkeypatch):
     service = AnalysisService(ServiceSettings(device="cpu"))
     inspector, lines = service.checkpoints.inspector("vitviz-tiny"), service.work.turns._lines
     for size, expensive in ((None, False), ((1120, 1120), True)):
@@ -271,20 +271,20 @@ def test_what_is_dear_has_a_line_of_its_own_and_what_is_cheap_to_read_has_none(m
         cancellation.check()
 
 
-def test_a_visitor_is_gone_when_the_event_or_the_connection_is(monkeypatch):
-    def of_a_listener(alive: bool, since: float = 0) -> bool:
+def test_client_has_left_if_event_or_connection_ended(monkeypatch):
+    def client_has_left(alive: bool, since: float = 0) -> bool:
         began = time.monotonic() - since
         events = {"mine": SimpleNamespace(alive=alive, enqueue_time=began, session_hash="session")}
         LocalContext.blocks.set(SimpleNamespace(_queue=SimpleNamespace(event_ids_to_events=events)))
         LocalContext.event_id.set("mine")
         return request_context.visitor_has_left()
 
-    assert copy_context().run(of_a_listener, False) and not copy_context().run(of_a_listener, True)
-    assert not copy_context().run(of_a_listener, True, 9), "a slow browser may not listen yet"
-    assert copy_context().run(of_a_listener, True, 16), "it was asked for and nobody listens for the answer"
+    assert copy_context().run(client_has_left, False) and not copy_context().run(client_has_left, True)
+    assert not copy_context().run(client_has_left, True, 9), "a slow browser counts as gone"
+    assert copy_context().run(client_has_left, True, 16), "a client without a stream counts as present"
     for name in ("session", "mine"):
         with request_context.register_stream(name):
-            assert not copy_context().run(of_a_listener, True, 16)
+            assert not copy_context().run(client_has_left, True, 16)
     monkeypatch.setattr(request_context, "LOOKS", -1)
     for broken in (True, False):
         monkeypatch.setattr(request_context.anyio.from_thread, "run", lambda asked, broken=broken: broken)
@@ -293,7 +293,7 @@ def test_a_visitor_is_gone_when_the_event_or_the_connection_is(monkeypatch):
     assert not request_context.visitor_has_left()
 
 
-def test_a_whole_layer_of_a_large_input_is_refused_by_the_server():
+def test_attention_layer_above_600_tokens_is_rejected():
     from vitviz.views.explorer import require_sendable
 
     require_sendable(SimpleNamespace(grid=SimpleNamespace(tokens=600)))
@@ -301,7 +301,7 @@ def test_a_whole_layer_of_a_large_input_is_refused_by_the_server():
         require_sendable(SimpleNamespace(grid=SimpleNamespace(tokens=601)))
 
 
-def test_limits_come_from_options_the_environment_and_a_space(monkeypatch, capsys):
+def test_limits_come_from_options_environment_and_space(monkeypatch, capsys):
     from vitviz.server.options import parse_options
 
     for name in (

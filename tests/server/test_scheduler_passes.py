@@ -1,6 +1,4 @@
-"""Whatever makes passes of its own takes turns, by whichever way it was asked for, and one answer's time is
-bounded over all of them.
-"""
+"""Every operation with forward passes takes a scheduler turn, and the time limit covers a whole request."""
 
 import io
 import threading
@@ -37,7 +35,7 @@ def _program(service, **given):
     return endpoints.endpoint(EVIDENCE, ask)("coffee", **given)
 
 
-WAYS = {
+OPERATIONS = {
     "a map": lambda service, key: service.item(key, "evidence", "map", {"method": "grad_cam"}),
     "its sum": lambda service, key: service.item(key, "evidence", "explained", {"method": "frozen"}),
     "a layer's effects": lambda service, key: service.item(key, "evidence", "effects", {"layer": "3"}),
@@ -64,54 +62,54 @@ def key(service):
     return service.look(service.pictures.sample("coffee"), "vitviz-tiny")
 
 
-FOR_EVER = 600  # s after which nothing comes any more: how fast a machine is must not matter
+LONG_TIMEOUT = 600  # s; must not depend on the speed of the machine
 
 
-@sweep("way", WAYS, quick=["a map", "a print", "a program's trial"])
-def test_passes_wait_while_another_visitor_has_the_turn(service, key, monkeypatch, way):
-    # who waits for a turn is what counts, and not how much is done with it
+@sweep("operation", OPERATIONS, quick=["a map", "a print", "a program's trial"])
+def test_operation_waits_for_a_turn(service, key, monkeypatch, operation):
+    # few evaluations suffice, because only the turn is tested
     monkeypatch.setattr(
         compute, "evaluate_methods", partial(compute.evaluate_methods, shares=(0.0, 1.0), draws=2)
     )
     line = service.work.turns._lines["cheap"]
     with ThreadPoolExecutor(1) as threads:
         with service.work.computing(service.checkpoints.inspector("vitviz-tiny"), None):
-            asked = threads.submit(WAYS[way], service, key)
-            wait_until(lambda: line.waiting or asked.done(), seconds=FOR_EVER)  # a zip has other files first
-            assert not asked.done(), asked.exception() or "it was answered without a turn"
-        asked.result(FOR_EVER)
+            future = threads.submit(OPERATIONS[operation], service, key)
+            wait_until(
+                lambda: line.waiting or future.done(), seconds=LONG_TIMEOUT
+            )  # a zip writes other files first
+            assert not future.done(), future.exception() or "the operation finished without a turn"
+        future.result(LONG_TIMEOUT)
     assert not line.computing and not line.waiting
 
 
 @pytest.mark.parametrize(("source", "most"), [("local", scheduler.READERS), ("hub", 6)])
-def test_checkpoints_are_read_in_turns_and_only_what_is_on_its_way_here_holds_none(
-    service, monkeypatch, source, most
-):
-    found, at_once = SimpleNamespace(source=source, on_disk=False, replaced=False), []
+def test_local_checkpoints_load_in_turns_and_downloads_do_not(service, monkeypatch, source, most):
+    checkpoint, loading = SimpleNamespace(source=source, on_disk=False, replaced=False), []
     within = threading.Semaphore(0)
 
     def load(name, **options):
-        at_once.append(name)
-        assert within.acquire(timeout=FOR_EVER)
-        return SimpleNamespace(checkpoint=found, model=torch.nn.Identity())
+        loading.append(name)
+        assert within.acquire(timeout=LONG_TIMEOUT)
+        return SimpleNamespace(checkpoint=checkpoint, model=torch.nn.Identity())
 
-    monkeypatch.setattr(vitviz.engine, "find_checkpoint", lambda *given, **named: found)
+    monkeypatch.setattr(vitviz.engine, "find_checkpoint", lambda *given, **named: checkpoint)
     monkeypatch.setattr(vitviz.engine, "load", load)
     monkeypatch.setattr(vitviz.engine, "files_unchanged", lambda checkpoint: True)
-    # six visitors
+    # each thread is another client
     monkeypatch.setattr(request_context, "visitor_name", lambda: threading.current_thread().name)
     with ThreadPoolExecutor(6) as threads:
-        asked = [threads.submit(service.checkpoints.inspector, f"step-{number}") for number in range(6)]
+        futures = [threads.submit(service.checkpoints.inspector, f"step-{number}") for number in range(6)]
         line = service.work.turns._lines["reading"]
-        wait_until(lambda: len(at_once) + len(line.waiting) == 6, seconds=FOR_EVER)
-        reading = len(at_once)
+        wait_until(lambda: len(loading) + len(line.waiting) == 6, seconds=LONG_TIMEOUT)
+        reading = len(loading)
         within.release(6)
         assert reading == most
-        [one.result(FOR_EVER) for one in asked]
-    assert len(at_once) == 6 and not line.computing and not line.waiting
+        [one.result(LONG_TIMEOUT) for one in futures]
+    assert len(loading) == 6 and not line.computing and not line.waiting
 
 
-def test_what_is_known_waits_for_nobody(service, key):
+def test_cached_result_needs_no_turn(service, key):
     known = service.item(key, "evidence", "map", {"method": "chefer"})
     with (
         ThreadPoolExecutor(1) as threads,
@@ -121,7 +119,7 @@ def test_what_is_known_waits_for_nobody(service, key):
     np.testing.assert_allclose(np.load(io.BytesIO(numbers))["map"], known, rtol=1e-6)
 
 
-def test_what_is_at_hand_is_answered_without_a_change_of_threads(service, key, monkeypatch):
+def test_cached_item_is_served_without_the_thread_pool(service, key, monkeypatch):
     page, address = (
         TestClient(FastAPI(routes=routes.routes(service))),
         f"/gradio_api/vitviz/{key}/rollout/map",
@@ -130,21 +128,21 @@ def test_what_is_at_hand_is_answered_without_a_change_of_threads(service, key, m
     monkeypatch.setattr(routes, "run_in_threadpool", None)
     again = page.get(f"{address}?discard=0.3")
     assert (again.content, again.headers) == (made.content, made.headers) and len(made.content) > 4
-    for other in ("0.4", "much"):  # what is still to be made, or to be refused
+    for other in ("0.4", "much"):  # not cached, and invalid
         with pytest.raises(TypeError):
             page.get(f"{address}?discard={other}")
 
 
 @pytest.mark.long
-def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(service, key, monkeypatch):
-    """Both get what Python gets alone."""
-    who, order, held, go = threading.local(), [], threading.Event(), threading.Event()
+def test_ablation_of_all_layers_lets_other_requests_between(service, key, monkeypatch):
+    """Both results equal those of the Python API."""
+    visitor, order, layer_started, release = threading.local(), [], threading.Event(), threading.Event()
     effects, passes, line = Inspector.layer_effects, shared.passes_of, service.work.turns._lines["cheap"]
 
     def one_layer(self, image, layer, *given, **named):
         order.append(layer)
-        held.set()
-        assert go.wait(60)
+        layer_started.set()
+        assert release.wait(60)
         return effects(self, image, layer, *given, **named)
 
     def of_a_map(*given, **named):
@@ -152,40 +150,40 @@ def test_a_visitor_who_asks_for_all_effects_lets_another_in_between(service, key
         return passes(*given, **named)
 
     def visiting(name, item, settings):
-        who.name = name
+        visitor.name = name
         return service.item(key, "evidence", item, settings)
 
-    monkeypatch.setattr(request_context, "visitor_name", lambda: getattr(who, "name", ""))
+    monkeypatch.setattr(request_context, "visitor_name", lambda: getattr(visitor, "name", ""))
     monkeypatch.setattr(Inspector, "layer_effects", one_layer)
     monkeypatch.setattr(shared, "passes_of", of_a_map)
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(visiting, "a", "agreement", {"target": "7"})
-        assert held.wait(60)
+        assert layer_started.wait(60)
         second = threads.submit(visiting, "b", "map", {"method": "grad_cam"})
         wait_until(lambda: line.waiting)
-        go.set()
-        alike, found = first.result(120), second.result(120)
+        release.set()
+        agreement, heatmap = first.result(120), second.result(120)
     assert order == [0, "map", *range(1, 8)]
-    alone = vitviz.load("vitviz-tiny", device="cpu")
-    trace = alone.trace(vitviz.sample_image("coffee"))
-    map_alone = vitviz.saliency(alone, trace, int(trace.logits.argmax()), "grad_cam").map
-    np.testing.assert_allclose(found, map_alone, atol=1e-5)
-    effects_alone = alone.effects(trace.view, 7)
-    expected = vitviz.analyses.agreement(effects_alone, vitviz.logit_attribution(alone, trace, 7))
-    np.testing.assert_allclose(alike, expected, atol=1e-4)
+    inspector = vitviz.load("vitviz-tiny", device="cpu")
+    trace = inspector.trace(vitviz.sample_image("coffee"))
+    map_alone = vitviz.saliency(inspector, trace, int(trace.logits.argmax()), "grad_cam").map
+    np.testing.assert_allclose(heatmap, map_alone, atol=1e-5)
+    effects_alone = inspector.effects(trace.view, 7)
+    expected = vitviz.analyses.agreement(effects_alone, vitviz.logit_attribution(inspector, trace, 7))
+    np.testing.assert_allclose(agreement, expected, atol=1e-4)
 
 
-def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monkeypatch):
+def test_time_limit_adds_up_over_turns_without_waiting(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def computes(seconds):
-        with scheduler.time_limit(300), scheduler.time_limit(300):  # one turn within another is the same
+        with scheduler.time_limit(300), scheduler.time_limit(300):  # nested limits count once
             now[0] += seconds
             cancellation.check()
 
     for _ in range(3):
-        computes(200)  # a survey's batches are not one answer
+        computes(200)  # batches of a survey are separate requests
     with scheduler.as_one_request():
         computes(200)
         now[0] += 1000
@@ -195,15 +193,15 @@ def test_the_time_of_one_answer_adds_up_over_its_turns_and_waiting_is_none(monke
     computes(200)
 
 
-def test_what_the_routes_and_the_endpoints_answer_is_one_answer():
-    told = []
+def test_each_route_and_endpoint_call_is_one_request():
+    requests = []
 
     def answer(*_):
-        told.append(scheduler._answer.get())
+        requests.append(scheduler._answer.get())
         raise Unknown("seen")
 
     request = SimpleNamespace(is_disconnected=None)
     assert routes.run_answer(answer, request).status_code == 404
     with pytest.raises(gr.Error, match="seen"):
         endpoints._as_gradio_error(answer)()
-    assert None not in told and told[0] is not told[1] and scheduler._answer.get() is None
+    assert None not in requests and requests[0] is not requests[1] and scheduler._answer.get() is None

@@ -1,4 +1,4 @@
-"""Actions that overlap: none takes another's back."""
+"""Sessions: overlapping actions do not overwrite one another."""
 
 import threading
 
@@ -11,40 +11,40 @@ from vitviz.server.services.sessions import Sessions
 from vitviz.views import VIEWS
 
 
-def test_a_slow_action_is_made_once_more_from_what_a_quick_one_has_left():
+def test_slow_action_is_repeated_on_a_newer_state():
     sessions = Sessions()
     start = sessions.settled(
         sessions.with_session({"picture": "coffee", "checkpoint": "old"}), lambda state: [state]
     )[0]
-    made = []
+    images = []
 
     def slow(state):
-        made.append(state["picture"])
-        if len(made) == 1:  # meanwhile a sample is clicked, from the same start
+        images.append(state["picture"])
+        if len(images) == 1:  # a quick action from the same state
             sessions.settled(start, lambda state: [{**state, "picture": "chelsea"}])
         return [{**state, "checkpoint": "new"}, "drawn of " + state["picture"]]
 
     state, drawn = sessions.settled(start, slow)
-    assert made == ["coffee", "chelsea"] and drawn == "drawn of chelsea"
+    assert images == ["coffee", "chelsea"] and drawn == "drawn of chelsea"
     assert (state["picture"], state["checkpoint"]) == ("chelsea", "new")
     assert sessions.newest(start) == state
 
 
-def test_one_that_begins_with_an_old_state_goes_on_from_the_newest():
+def test_action_on_an_old_state_uses_the_newest():
     sessions = Sessions()
     start = sessions.settled(sessions.with_session({"size": "own"}), lambda state: [state])[0]
     sessions.settled(start, lambda state: [{**state, "size": "64"}])
     assert sessions.settled(start, lambda state: [{**state, "second": "x"}])[0]["size"] == "64"
 
 
-def test_what_an_unsettled_answer_has_added_is_kept():
+def test_additions_of_an_unsettled_state_are_kept():
     sessions = Sessions()
     start = sessions.settled(sessions.with_session({}), lambda state: [state])[0]
-    averaged = {**start, "survey": "mean"}  # as a survey hands on, settled by nobody
+    averaged = {**start, "survey": "mean"}  # as streamed by a survey, not settled
     assert sessions.settled(averaged, lambda state: [{**state, "form": "sorted"}])[0]["survey"] == "mean"
 
 
-def test_visitors_do_not_meet_and_the_oldest_are_forgotten():
+def test_sessions_are_separate_and_oldest_are_evicted():
     sessions = Sessions(most=2)
     states = [
         sessions.settled(sessions.with_session({"who": who}), lambda state: [state])[0] for who in range(3)
@@ -54,7 +54,7 @@ def test_visitors_do_not_meet_and_the_oldest_are_forgotten():
     assert changed == [0, 1, 2] and len(sessions._newest) == 2
 
 
-def test_what_is_refused_leaves_no_trace():
+def test_failed_action_leaves_state_unchanged():
     sessions = Sessions()
     start = sessions.settled(sessions.with_session({}), lambda state: [state])[0]
     with pytest.raises(ValueError):
@@ -62,7 +62,7 @@ def test_what_is_refused_leaves_no_trace():
     assert sessions.newest(start) == start
 
 
-def test_many_at_once_all_count():
+def test_concurrent_actions_are_all_applied():
     sessions = Sessions()
     start = sessions.settled(sessions.with_session({}), lambda state: [state])[0]
     threads = [
@@ -79,7 +79,7 @@ def test_many_at_once_all_count():
 
 
 @pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
-def test_the_way_back_from_an_average_does_not_bring_the_old_picture_back(view):
+def test_leaving_an_average_keeps_the_newest_image(view):
     service = AnalysisService(ServiceSettings(device="cpu"))
     keys = [service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]
     start = service.sessions.settled(service.sessions.with_session({"key": keys[0]}), lambda state: [state])[

@@ -1,6 +1,4 @@
-"""A Space with shared GPUs, by simulation: forward passes run in a fork, everything else where it was, with
-the same numbers.
-"""
+"""A simulated ZeroGPU Space: forward passes run in a fork and give the same numbers."""
 
 import json
 import subprocess
@@ -25,18 +23,18 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def begun():
-    """A process as on such a Space, for programs that are content with one thread."""
-    with start_forking_process("1") as one:
-        yield one
-        one.stdin.close()
+def forking_process():
+    """Start a forking process with one thread."""
+    with start_forking_process("1") as process:
+        yield process
+        process.stdin.close()
 
 
 @pytest.fixture
-def on_a_space(begun, tmp_path):
-    """Runs a program and returns what it prints as JSON."""
+def run_on_space(forking_process, tmp_path):
+    """Return a function that runs a program in the fork and returns its JSON output."""
 
-    def run(code: str, *arguments: str, process: subprocess.Popen = begun) -> dict:
+    def run(code: str, *arguments: str, process: subprocess.Popen = forking_process) -> dict:
         out = tmp_path / "out"
         out.unlink(missing_ok=True)
         print(json.dumps([code, str(out), arguments]), file=process.stdin, flush=True)
@@ -48,7 +46,7 @@ def on_a_space(begun, tmp_path):
     return run
 
 
-def test_off_such_a_space_nothing_changes(monkeypatch):
+def test_zerogpu_is_inactive_outside_a_space(monkeypatch):
     monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
     assert not zerogpu.on_zerogpu()
     inspector = vitviz.load("vitviz-tiny", device="cpu")
@@ -62,11 +60,11 @@ def test_off_such_a_space_nothing_changes(monkeypatch):
 
 
 @pytest.mark.processes
-def test_the_page_gets_the_same_numbers_from_a_fork(on_a_space, tmp_path):
+def test_fork_gives_the_numbers_of_the_main_process(run_on_space, tmp_path):
     found = tmp_path / "found.npz"
     for name, sample in (("a", "chelsea"), ("b", "coffee"), ("c", "astronaut")):
         sample_image(sample).save(tmp_path / f"{name}.png")
-    said = on_a_space(f"""
+    result = run_on_space(f"""
 first = service.look(service.pictures.sample("coffee"), "vitviz-tiny")  # the warm-up: nobody asked
 warm = len(spaces.calls)
 visitor()
@@ -83,11 +81,11 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
                    "values": values, "device": str(service.checkpoints.inspector("vitviz-tiny").device),
                    "seems": torch.cuda.is_available()}}))
 """)
-    assert said["seems"] and said["device"] == "cpu"
-    assert (said["warm"], said["looked"], len(said["calls"])) == (0, 1, 2)
+    assert result["seems"] and result["device"] == "cpu"
+    assert (result["warm"], result["looked"], len(result["calls"])) == (0, 1, 2)
     assert (
-        all(call["pid"] != said["pid"] for call in said["calls"])
-        and said["calls"][0]["seconds"] < said["calls"][1]["seconds"] < 60
+        all(call["pid"] != result["pid"] for call in result["calls"])
+        and result["calls"][0]["seconds"] < result["calls"][1]["seconds"] < 60
     )
     service = AnalysisService(ServiceSettings(device="cpu"))
     key = service.look(service.pictures.sample("chelsea"), "vitviz-tiny")
@@ -102,14 +100,14 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
         for layer in range(len(trace.layers)):
             np.testing.assert_allclose(file[f"attention{layer}"], trace.attention(layer), atol=1e-6)
     for view in VIEWS:
-        assert said["values"][view.slug].keys() == figure_value(service, key, view)["summary"].keys()
+        assert result["values"][view.slug].keys() == figure_value(service, key, view)["summary"].keys()
 
 
 @pytest.mark.processes
-def test_a_fork_that_is_older_than_a_model_is_sent_it_once(on_a_space, tmp_path):
+def test_model_is_sent_once_to_an_older_fork(run_on_space, tmp_path):
     saved(small(), tmp_path / "mine.safetensors")
     saved(small(), tmp_path / "other.safetensors")
-    said = on_a_space(
+    result = run_on_space(
         """
 visitor()
 service.look(chelsea, "mine")
@@ -120,20 +118,20 @@ print(json.dumps({"calls": spaces.calls, "logits": traces[0].logits.tolist()}))
         "--weights",
         str(tmp_path),
     )
-    assert len({call["pid"] for call in said["calls"]}) == 1
-    assert [len(call["bytes"]) for call in said["calls"]] == [
+    assert len({call["pid"] for call in result["calls"]}) == 1
+    assert [len(call["bytes"]) for call in result["calls"]] == [
         1,
         1,
         2,
         1,
-    ], "it is asked, is sent the model, and then knows it"
+    ], "the fork did not request the model exactly once"
     expected = vitviz.load(tmp_path / "other.safetensors", device="cpu").trace(sample_image("chelsea")).logits
-    torch.testing.assert_close(torch.tensor(said["logits"]), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.tensor(result["logits"]), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.processes
-def test_a_spent_quota_is_a_sentence_and_takes_nothing_away(on_a_space):
-    said = on_a_space("""
+def test_exceeded_quota_is_reported_and_results_stay(run_on_space):
+    result = run_on_space("""
 visitor()
 key = service.look(chelsea, "vitviz-tiny")
 said = []
@@ -149,10 +147,10 @@ same = service.subject(key).trace.top(1)
 later = service.subject(service.look(service.pictures.sample("coffee"), "vitviz-tiny")).trace.top(1)
 print(json.dumps({"said": said, "same": same, "later": later}))
 """)
-    assert [kind for kind, _ in said["said"]] == ["Unavailable"] * 3 and issubclass(
+    assert [kind for kind, _ in result["said"]] == ["Unavailable"] * 3 and issubclass(
         zerogpu.Unavailable, VitvizError
     )
-    quota, duration, schedule = [text for _, text in said["said"]]
+    quota, duration, schedule = [text for _, text in result["said"]]
     assert (
         "(ZeroGPU quota exceeded: You have exceeded your free ZeroGPU quota (22s requested vs. 5s left). Try"
         " again in 1:02:03)" in quota
@@ -163,14 +161,14 @@ print(json.dumps({"said": said, "same": same, "later": later}))
     )
     assert (
         all("What you see stays" in text for text in (quota, duration, schedule))
-        and said["same"]
-        and said["later"]
+        and result["same"]
+        and result["later"]
     )
 
 
 @pytest.mark.processes
-def test_what_the_engine_refuses_in_the_fork_arrives_in_its_own_words_and_a_dead_fork_is_told(on_a_space):
-    said = on_a_space("""
+def test_errors_and_death_of_the_fork_are_reported(run_on_space):
+    result = run_on_space("""
 from vitviz.engine import runner
 from vitviz.errors import UnsupportedModel
 true = runner.check_truth
@@ -186,15 +184,15 @@ for check in (refuse, die):
 runner.check_truth = true
 print(json.dumps({"said": said, "then": service.subject(service.look(chelsea, "vitviz-tiny")).trace.top(1)}))
 """)
-    assert said["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]
-    assert said["said"][1][0] == "Unavailable" and "GPU task aborted" in said["said"][1][1]
-    assert said["then"]
+    assert result["said"][0] == ["UnsupportedModel", "The attention of this model cannot be read truthfully."]
+    assert result["said"][1][0] == "Unavailable" and "GPU task aborted" in result["said"][1][1]
+    assert result["then"]
 
 
 @pytest.mark.processes
-def test_a_fork_does_not_wait_for_threads_that_it_does_not_have(on_a_space):
+def test_fork_after_multithreading_does_not_hang(run_on_space):
     with start_forking_process("2") as one:
-        said = on_a_space(
+        result = run_on_space(
             """
 torch.set_num_threads(2)
 torch.randn(2000, 2000) @ torch.randn(2000, 2000)  # the threads exist now
@@ -205,12 +203,12 @@ print(json.dumps(service.subject(service.look(chelsea, "vitviz-tiny")).trace.top
             process=one,
         )
         one.stdin.close()
-    assert said
+    assert result
 
 
 @pytest.mark.processes
-def test_bfloat16_travels_and_is_compared_in_the_main_process(on_a_space):
-    said = on_a_space(
+def test_bfloat16_deviation_is_computed_in_the_main_process(run_on_space):
+    result = run_on_space(
         """
 visitor()
 trace = service.subject(service.look(chelsea, "vitviz-tiny")).trace
@@ -223,7 +221,7 @@ print(json.dumps({"dtype": trace.dtype, "attention": trace.deviation.attention, 
         vitviz.load("vitviz-tiny", device="cpu", dtype="bfloat16").trace(sample_image("chelsea")).deviation
     )
     assert (
-        said["dtype"] == "bfloat16"
-        and said["attention"] == pytest.approx(expected.attention, rel=0.01)
-        and len(said["calls"]) == 1
+        result["dtype"] == "bfloat16"
+        and result["attention"] == pytest.approx(expected.attention, rel=0.01)
+        and len(result["calls"]) == 1
     )

@@ -1,4 +1,4 @@
-"""The whole app as a Space starts it, and the code as its Python reads it."""
+"""The whole app as a Space starts it, and its oldest Python version."""
 
 import ast
 import base64
@@ -18,16 +18,16 @@ from tests.server.helpers import jpeg, moving_gif
 from vitviz.traces.samples import sample_image
 
 
-def uploaded(page: Visitor, file: Path) -> str:
+def upload_file(page: Visitor, file: Path) -> str:
     return page.http.post("gradio_api/upload", files={"files": (file.name, file.read_bytes())}).json()[0]
 
 
-def asked(page: Visitor, what: str, **more) -> dict:
+def post_json(page: Visitor, what: str, **more) -> dict:
     return page.http.post(f"gradio_api/vitviz/{page.key}/{what}", json=more).raise_for_status().json()
 
 
 @pytest.mark.processes
-def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tmp_path):
+def test_app_on_space_runs_passes_in_forks_and_streams_on_cpu(tmp_path):
     from gradio_client import Client
 
     with socket.socket() as probe:
@@ -53,16 +53,16 @@ def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tm
             if "http" in line:
                 break
         client = Client(f"http://127.0.0.1:{port}", verbose=False)
-        assert not calls.exists(), "the warm-up is nobody's question"
+        assert not calls.exists(), "the warm-up used a GPU lease"
         one, *_ = client.predict("chelsea", api_name="/predict")["top"]
         page = Visitor(f"http://127.0.0.1:{port}/", (30, 200, 30))
         page.upload(upload_function(str(page.http.base_url)))
         by_choice = calls.read_text().split()
-        # what streams is on its way too often for a lease each, and is computed on the CPU
-        frame, video = base64.b64encode(jpeg()).decode(), uploaded(page, moving_gif())
-        streamed = [asked(page, "live", views=["rollout", "evidence"], frame=frame)]
-        video = asked(page, "video", path=video)["video"]
-        streamed += [asked(page, "live", views=["rollout"], video=video, at=at) for at in (0, 3)]
+        # frames are too frequent for one lease each, so they run on the CPU
+        frame, video = base64.b64encode(jpeg()).decode(), upload_file(page, moving_gif())
+        streamed = [post_json(page, "live", views=["rollout", "evidence"], frame=frame)]
+        video = post_json(page, "video", path=video)["video"]
+        streamed += [post_json(page, "live", views=["rollout"], video=video, at=at) for at in (0, 3)]
     finally:
         server.terminate()
         server.wait(30)
@@ -72,8 +72,8 @@ def test_the_whole_app_starts_and_a_visitors_question_is_answered_from_a_fork(tm
     assert [one["size"] for one in streamed] == [[112, 112]] * 3
 
 
-def test_the_code_is_python_3_10():
-    """The oldest that such Spaces offer; 3.12 is the newest."""
+def test_code_parses_as_python_3_10():
+    """ZeroGPU Spaces offer Python 3.10 and 3.12."""
     files = [ROOT / "app.py", *(ROOT / "vitviz").rglob("*.py")]
     for file in files:
         ast.parse(file.read_text(encoding="utf-8"), str(file), feature_version=(3, 10))
@@ -81,4 +81,6 @@ def test_the_code_is_python_3_10():
         encoding="utf-8"
     )
     front = (ROOT / "README.md").read_text(encoding="utf-8").split("---")[1]
-    assert re.search(r'python_version: "3\.1[02]"', front), "ZeroGPU has Python 3.10 and 3.12"
+    assert re.search(r'python_version: "3\.1[02]"', front), (
+        "README.md selects a Python version that ZeroGPU does not offer"
+    )

@@ -1,6 +1,4 @@
-"""A set of pictures whose maps are tried from the page: the numbers of Python, a turn for each picture, and
-a bound that costs nothing.
-"""
+"""Faithfulness over an image set: the numbers of Python, one turn per image, and limits."""
 
 import shutil
 import time
@@ -26,7 +24,7 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def quick(protocol):
+def two_method_measure(protocol):
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
     return FaithfulnessMeasure(("ledger", "rollout"), (protocol,))
@@ -34,19 +32,19 @@ def quick(protocol):
 
 @pytest.fixture
 def service(monkeypatch):
-    monkeypatch.setattr(image_sets, "_trial", quick)
+    monkeypatch.setattr(image_sets, "_trial", two_method_measure)
     return AnalysisService(ServiceSettings(device="cpu", limits=Limits(passes=1)))
 
 
 @pytest.fixture
 def paths():
-    """Uploads of two pictures."""
-    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
-    place.mkdir(parents=True)
+    """Upload two images."""
+    folder = Path(get_upload_folder()) / f"test-{time.time_ns()}"
+    folder.mkdir(parents=True)
     for name in ("chelsea", "rocket"):
-        vitviz.sample_image(name).save(place / f"{name}.png")
-    yield sorted(map(str, place.iterdir()))
-    shutil.rmtree(place)
+        vitviz.sample_image(name).save(folder / f"{name}.png")
+    yield sorted(map(str, folder.iterdir()))
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -56,19 +54,19 @@ def state(service, paths):
 
 
 def figure(page):
-    """The trial's, of an answer for all views that are averaged."""
+    """Return the Faithfulness figure of a response for all averaging views."""
     return page[1 + 2 * [view.slug for view in AVERAGED].index("trial")]
 
 
 @pytest.mark.long
-def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, paths):
+def test_set_evaluation_grows_per_image_and_matches_python(service, state, paths):
     pages = list(ImageSetPanel(service).survey(state, event_data(view="trial", way="black")))
     assert [figure(page)["summary"]["pictures"] for page in pages] == [1, 2]
     key = pages[-1][0]["surveys"]["trial"]
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    alone = vitviz.survey(paths, inspector, [quick("black")])
+    expected = vitviz.survey(paths, inspector, [two_method_measure("black")])
     for name in ("most", "least", "ahead", "alike"):
-        np.testing.assert_allclose(service.sets.survey(key).mean(name), alone.mean(name), atol=1e-4)
+        np.testing.assert_allclose(service.sets.survey(key).mean(name), expected.mean(name), atol=1e-4)
     with np.load(lessons.io.BytesIO(service.numbers(key, "trial", {"patches_as": "black"}))) as file:
         assert int(file["pictures"]) == 2 and str(file["patches_as"]) == "black"
     archive = lessons.zipfile.ZipFile(lessons.io.BytesIO(
@@ -76,7 +74,7 @@ def test_it_grows_picture_by_picture_and_is_what_python_says(service, state, pat
     assert "numbers/trial.npz" in archive.namelist() and "trial-trial.csv" in archive.namelist()
 
 
-def test_another_visitor_comes_between_two_pictures(service, state):
+def test_set_evaluation_takes_a_turn_per_image(service, state):
     growing = ImageSetPanel(service).survey(state, event_data(view="trial"))
     next(growing)
     line = service.work.turns._lines["cheap"]
@@ -88,15 +86,15 @@ def test_another_visitor_comes_between_two_pictures(service, state):
         assert figure(second.result(60))["summary"]["pictures"] == 2
 
 
-def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(service, state, paths):
+def test_too_many_images_or_wrong_options_are_rejected(service, state, paths):
     over = ImageSetPanel(service)
-    for many, most in ((1001, 1000), (301, 300)):
-        asked = over.give(state, paths[:1] * many)
-        if most == 300:
-            (asked,) = over.survey(asked[0], event_data(view="trial"))
-        assert asked[0] == gr.skip()
-        said = next(one["told"] for one in asked if isinstance(one, dict) and "told" in one)
-        assert said["values"] == {"most": most, "count": many}
+    for count, limit in ((1001, 1000), (301, 300)):
+        updates = over.give(state, paths[:1] * count)
+        if limit == 300:
+            (updates,) = over.survey(updates[0], event_data(view="trial"))
+        assert updates[0] == gr.skip()
+        message = next(one["told"] for one in updates if isinstance(one, dict) and "told" in one)
+        assert message["values"] == {"most": limit, "count": count}
     (page,) = over.survey(state, event_data(view="trial", way="green"))
     assert page[:-1] == [gr.skip()] * 7 and "expected one of dropped" in page[-1]["told"]["text"]
     for slug in ("patches", "nothing"):
@@ -104,9 +102,7 @@ def test_too_many_are_refused_before_anything_is_opened_and_nothing_is_lost(serv
         assert page[0] == gr.skip() and page[-1]["told"]["text"]
 
 
-def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_with_nothing(
-    service, state, paths
-):
+def test_image_set_shows_predictions_and_none_for_invalid_file(service, state, paths):
     (bad := Path(paths[0]).with_name("bad.png")).write_text("no picture")
     over = ImageSetPanel(service)
     state, panel, _ = over.give(state, [*paths, str(bad)])
@@ -120,4 +116,6 @@ def test_pictures_are_seen_with_what_they_are_taken_for_and_one_that_is_none_wit
     strip = open_image(service.image(state["set"], "thumbnails"))
     assert strip.size == (3 * 56, 56)
     other = {**state, "key": service.look(service.pictures.sample("coffee"), "vitviz-tiny@0")}
-    assert over_a_set.panel_value(service, other)["answers"] == [None] * 3, "another checkpoint has others"
+    assert over_a_set.panel_value(service, other)["answers"] == [None] * 3, (
+        "predictions of another checkpoint are shown"
+    )

@@ -1,6 +1,4 @@
-"""Every route, endpoint and listener that computes holds a turn of its visitor's within one bound of time; of
-a camera's frame each view and each item is made once.
-"""
+"""Routes, endpoints and listeners take scheduler turns; camera frames compute views and items once."""
 
 import base64
 import random
@@ -28,11 +26,17 @@ from vitviz.server.services.work import WorkQueue
 from vitviz.traces import cancellation
 from vitviz.views import VIEWS
 
-STATIC = {  # what computes nothing
+STATIC = {  # routes without computation
     "card.jpg", "modules/{version}/{path:path}", "plotly/{version}/plotly.min.js", "sample/{name}",
     "{key}/progress", "{key}/{view}/film.progress",
 }  # fmt: skip
-GIVEN = {"view": "rollout", "name": "map", "which": "input", "version": "1", "path:path": "frontend/mount.js"}
+PATH_PARAMETERS = {
+    "view": "rollout",
+    "name": "map",
+    "which": "input",
+    "version": "1",
+    "path:path": "frontend/mount.js",
+}
 
 
 @pytest.fixture
@@ -41,8 +45,8 @@ def page(service):
 
 
 @contextmanager
-def read_by_others(work: WorkQueue):
-    """No place is left among those who read."""
+def occupied_readers(work: WorkQueue):
+    """Occupy all turns for reading by other clients."""
     with ExitStack() as held:
         for number in range(READERS):
             done, there = threading.Event(), threading.Event()
@@ -60,37 +64,37 @@ def read_by_others(work: WorkQueue):
         yield work.turns._lines[READING]
 
 
-def test_every_route_that_computes_waits_for_its_turn_and_what_is_static_for_nobody(
-    page, service, key, monkeypatch
-):
+def test_computing_routes_wait_for_a_turn_and_static_ones_do_not(page, service, key, monkeypatch):
     monkeypatch.setattr(lessons, "lesson_zip", lambda *given: b"zip")
-    without, answers = set(), {}
+    without_turn, answers = set(), {}
     with ThreadPoolExecutor(20) as threads:
-        with read_by_others(service.work) as line:
+        with occupied_readers(service.work) as line:
             for route in page.app.routes:
                 path, before = route.path, len(line.waiting)
                 if not path.startswith(routes.BASE):
                     continue
                 path_given = path.replace("sample/{name}", "sample/coffee").replace("check/{name}", "check/0")
-                address = re.sub(r"\{([\w:]+)\}", lambda part: {"key": key, **GIVEN}[part[1]], path_given)
+                address = re.sub(
+                    r"\{([\w:]+)\}", lambda part: {"key": key, **PATH_PARAMETERS}[part[1]], path_given
+                )
                 (method,) = route.methods
-                asked = threads.submit(page.request, method, f"{address}?discard=0.123")
-                wait_until(lambda asked=asked, before=before: asked.done() or len(line.waiting) > before)
-                answers[path] = asked
-                if asked.done():
-                    without.add(path.removeprefix(f"{routes.BASE}/"))
-        assert without == STATIC
-        assert {path: asked.result(60).status_code for path, asked in answers.items()} == {
+                future = threads.submit(page.request, method, f"{address}?discard=0.123")
+                wait_until(lambda future=future, before=before: future.done() or len(line.waiting) > before)
+                answers[path] = future
+                if future.done():
+                    without_turn.add(path.removeprefix(f"{routes.BASE}/"))
+        assert without_turn == STATIC
+        assert {path: future.result(60).status_code for path, future in answers.items()} == {
             path: 422 if path.endswith("/video") else 200 for path in answers
         }
 
 
-def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(service, monkeypatch):
-    held = []
+def test_endpoints_and_page_changes_take_a_turn(service, monkeypatch):
+    turns_taken = []
 
     @contextmanager
     def turn():
-        held.append(True)
+        turns_taken.append(True)
         raise Unknown("a turn was asked for")
         yield
 
@@ -100,58 +104,58 @@ def test_every_endpoint_and_every_change_of_the_page_holds_a_turn(service, monke
     assert len(public) == len(endpoints.PUBLIC) + len(endpoints.views_with_endpoints())
     for fn in public:
         with pytest.raises(gr.Error, match="a turn was asked for"):
-            next(iter(fn.fn()))  # a stream asks for a turn with each result
+            next(iter(fn.fn()))  # a stream takes a turn per result
     monkeypatch.setattr(PageRenderer, "unchanged", lambda page, more=0: [])
-    shown = object.__new__(PageRenderer)
-    shown.service = service
-    count = len(held)
-    assert "a turn was asked for" in str(shown.attempt({}, lambda state: [state]))
-    assert len(held) == count + 1
+    renderer = object.__new__(PageRenderer)
+    renderer.service = service
+    count = len(turns_taken)
+    assert "a turn was asked for" in str(renderer.attempt({}, lambda state: [state]))
+    assert len(turns_taken) == count + 1
 
 
-def test_a_frames_views_and_items_are_made_once_however_often_they_are_named(page, service, key, monkeypatch):
-    made, figures, item = [], routes.figures_of, service.item
+def test_repeated_views_and_items_of_a_frame_are_computed_once(page, service, key, monkeypatch):
+    computed, figures, item = [], routes.figures_of, service.item
     monkeypatch.setattr(
-        routes, "figures_of", lambda view, *given: made.append(view.slug) or figures(view, *given)
+        routes, "figures_of", lambda view, *given: computed.append(view.slug) or figures(view, *given)
     )
-    monkeypatch.setattr(service, "item", lambda *given: made.append(given[1:3]) or item(*given))
+    monkeypatch.setattr(service, "item", lambda *given: computed.append(given[1:3]) or item(*given))
     frame = base64.b64encode(jpeg()).decode()
-    asked = {"frame": frame, "views": ["rollout", "tokens"] * 3, "items": ["rollout/map"] * 50}
-    assert page.post(f"{routes.BASE}/{key}/live", json=asked).status_code == 200
-    assert sorted(made, key=str) == [("rollout", "map"), "rollout", "tokens"]
+    body = {"frame": frame, "views": ["rollout", "tokens"] * 3, "items": ["rollout/map"] * 50}
+    assert page.post(f"{routes.BASE}/{key}/live", json=body).status_code == 200
+    assert sorted(computed, key=str) == [("rollout", "map"), "rollout", "tokens"]
 
 
-def test_more_views_than_there_are_end_a_frame_before_its_pass(page, service, key, monkeypatch):
+def test_frame_with_too_many_views_is_rejected_before_its_pass(page, service, key, monkeypatch):
     monkeypatch.setattr(service.frames, "passing", None)
     frame, most = base64.b64encode(jpeg()).decode(), len(VIEWS)
     for views in (["rollout"] * (most + 1), [3] * 200_000):
-        answer = page.post(f"{routes.BASE}/{key}/live", json={"frame": frame, "views": views})
-        assert answer.status_code == 422
-        assert answer.json()["text"] == f"Given {len(views)} views; expected each of at most {most} once."
+        response = page.post(f"{routes.BASE}/{key}/live", json={"frame": frame, "views": views})
+        assert response.status_code == 422
+        assert response.json()["text"] == f"Given {len(views)} views; expected each of at most {most} once."
 
 
 @pytest.mark.long
-def test_a_posted_question_with_values_of_other_types_is_a_refusal(page, key):
+def test_frame_request_with_wrong_types_is_rejected(page, key):
     fields = ("frame", "second", "last", "views", "items", "at", "video", "heads", "flickers")
     rng, frame = random.Random(0), base64.b64encode(jpeg()).decode()
     known = [value for value in VALUES if value == value and value not in (float("inf"), "\ud83d")]
     for number in range(150):
         given = {"frame": frame, "views": ["rollout"]}
         given |= {name: rng.choice(known) for name in rng.sample(fields, rng.choice([1, 2]))}
-        question = rng.choice(known) if number % 10 == 0 else given
-        answer = page.post(f"{routes.BASE}/{key}/live", json=question)
-        assert answer.status_code in (200, 404, 422), (question, answer.text)
-        assert "x" * 201 not in answer.text
+        body_json = rng.choice(known) if number % 10 == 0 else given
+        response = page.post(f"{routes.BASE}/{key}/live", json=body_json)
+        assert response.status_code in (200, 404, 422), (body_json, response.text)
+        assert "x" * 201 not in response.text
     for name, wrong in (("views", 3), ("views", [3]), ("views", "rollout"), ("second", ["x"]), ("last", {}),
                         ("video", 3)):  # fmt: skip
-        answer = page.post(f"{routes.BASE}/{key}/live", json={"frame": frame, name: wrong})
-        assert answer.status_code == 422 and f"Given {name}=" in answer.json()["text"], (name, wrong)
+        response = page.post(f"{routes.BASE}/{key}/live", json={"frame": frame, name: wrong})
+        assert response.status_code == 422 and f"Given {name}=" in response.json()["text"], (name, wrong)
     for body in (b"{", b"\xff", b'["\\ud83d"]', b"[" * 100_000):
         assert page.post(f"{routes.BASE}/{key}/live", content=body).status_code == 422
 
 
-def test_who_waits_for_a_place_gives_the_turn_of_reading_back():
-    """Those of the same visitor who have places come back to it: all would wait for ever."""
+def test_waiting_for_a_place_releases_the_reading_turn():
+    """Running requests of the same client return to that turn: otherwise a deadlock."""
     scheduler, waits, computed = FairScheduler(), threading.Event(), threading.Event()
     places = scheduler._answers
 
@@ -167,20 +171,20 @@ def test_who_waits_for_a_place_gives_the_turn_of_reading_back():
             return True
 
     with ThreadPoolExecutor(UNDER_WAY + 1) as threads:
-        asked = [threads.submit(in_place, number == 0) for number in range(UNDER_WAY)]
+        futures = [threads.submit(in_place, number == 0) for number in range(UNDER_WAY)]
         wait_until(lambda: places.get("a") and len(places["a"].computing) == UNDER_WAY)
-        asked.append(threads.submit(third))
+        futures.append(threads.submit(third))
         wait_until(lambda: places["a"].waiting)
         waits.set()
-        assert all(one.result(20) for one in asked)
+        assert all(one.result(20) for one in futures)
 
 
-def test_a_requests_time_is_what_it_computes_and_not_what_it_waits_within_its_turn(monkeypatch):
+def test_request_time_limit_excludes_waiting(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now[0]))
     work = WorkQueue(Limits(seconds=300))
     with scheduler.as_one_request(), work.request_turn():
-        assert not scheduler.has_computed()  # what has computed nothing yet may still be refused
+        assert not scheduler.has_computed()  # may still be rejected
         now[0] += 200
         with work.turns.given_back():
             now[0] += 1_000
@@ -193,31 +197,29 @@ def test_a_requests_time_is_what_it_computes_and_not_what_it_waits_within_its_tu
             cancellation.check()
 
 
-def test_the_cameras_of_one_visitor_take_one_place_and_another_visitor_the_next(
-    page, service, key, monkeypatch
-):
-    """However many cameras a visitor has, the next frame's views wait while the first one's are made."""
-    go, at_work = threading.Event(), []
-    looked = routes._frame_answer
+def test_cameras_of_one_client_do_not_block_another(page, service, key, monkeypatch):
+    """Frames of one client wait for one another, however many cameras it has."""
+    go, computing_clients = threading.Event(), []
+    original = routes._frame_answer
 
     def held(*given):
-        at_work.append(request_context.visitor_name())
+        computing_clients.append(request_context.visitor_name())
         assert go.wait(60)
-        return looked(*given)
+        return original(*given)
 
     monkeypatch.setattr(routes, "_frame_answer", held)
     monkeypatch.setattr(request_context, "listener_name", lambda request, page=None: request.headers["who"])
     line, frame = service.work.turns._lines[READING], base64.b64encode(jpeg()).decode()
 
     def camera(name: str):
-        question = {"frame": frame, "views": ["rollout"]}
-        return page.post(f"{routes.BASE}/{key}/live", json=question, headers={"who": name})
+        body = {"frame": frame, "views": ["rollout"]}
+        return page.post(f"{routes.BASE}/{key}/live", json=body, headers={"who": name})
 
     with ThreadPoolExecutor(12) as threads:
         many = [threads.submit(camera, "many") for _ in range(10)]
-        wait_until(lambda: len(line.waiting) == 9 and at_work == ["many"])
+        wait_until(lambda: len(line.waiting) == 9 and computing_clients == ["many"])
         other = threads.submit(camera, "other")
-        wait_until(lambda: at_work == ["many", "other"])
+        wait_until(lambda: computing_clients == ["many", "other"])
         go.set()
-        assert {one.result(60).status_code for one in many} <= {200, 404, 422}  # too many
+        assert {one.result(60).status_code for one in many} <= {200, 404, 422}  # some frames are rejected
         assert other.result().status_code == 200

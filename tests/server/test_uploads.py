@@ -1,4 +1,4 @@
-"""What guards uploads without the door before it, as in an app that is mounted in another."""
+"""Upload checks without the middleware, as in an app that is mounted in another."""
 
 import json
 import os
@@ -36,40 +36,40 @@ from vitviz.views import VIEWS
 
 
 @pytest.fixture
-def own():
-    """A folder in that of uploads, which goes with the test."""
-    place = Path(get_upload_folder()) / f"test-{time.time_ns()}"
-    place.mkdir(parents=True)
-    yield place
-    for file in place.iterdir():
+def upload_folder():
+    """A folder inside the upload folder, removed after the test."""
+    folder = Path(get_upload_folder()) / f"test-{time.time_ns()}"
+    folder.mkdir(parents=True)
+    yield folder
+    for file in folder.iterdir():
         file.unlink()
-    place.rmdir()
+    folder.rmdir()
 
 
-def strange(own: Path, tmp_path: Path) -> list:
-    """What is no upload though somebody names it."""
+def foreign_paths(upload_folder: Path, tmp_path: Path) -> list:
+    """Return paths and values that are not uploads."""
     secret = tmp_path / "secret.png"
     sample_image("coffee").save(secret)
-    (own / "link.png").symlink_to(secret)
-    (own / "round.png").symlink_to(own / "round.png")
-    os.mkfifo(own / "pipe.png")
-    (own / "away").symlink_to(tmp_path)
-    back = os.path.relpath(secret, own)
+    (upload_folder / "link.png").symlink_to(secret)
+    (upload_folder / "round.png").symlink_to(upload_folder / "round.png")
+    os.mkfifo(upload_folder / "pipe.png")
+    (upload_folder / "away").symlink_to(tmp_path)
+    back = os.path.relpath(secret, upload_folder)
     named = [
         secret,
         "/dev/zero",
         "/etc/passwd",
-        own,
-        own.parent,
-        own / "link.png",
-        own / "round.png",
-        own / "pipe.png",
-        own / "nothing.png",
+        upload_folder,
+        upload_folder.parent,
+        upload_folder / "link.png",
+        upload_folder / "round.png",
+        upload_folder / "pipe.png",
+        upload_folder / "nothing.png",
     ]
     return [
         *named,
-        own / back,
-        own / "away/secret.png",
+        upload_folder / back,
+        upload_folder / "away/secret.png",
         "http://127.0.0.1:9/x.png",
         "file:///etc/passwd",
         "",
@@ -82,72 +82,72 @@ def strange(own: Path, tmp_path: Path) -> list:
     ]
 
 
-def refusal(path) -> str:
+def expected_message(path) -> str:
     return uploads.ADDRESS if "://" in str(path) else uploads.NOT_UPLOADED
 
 
-def test_only_an_upload_is_opened(service, own, tmp_path):
-    sample_image("coffee").save(own / "mine.png")
-    assert service.pictures.add_upload(str(own / "mine.png"))
-    for path in strange(own, tmp_path):
-        with pytest.raises(uploads.NotUploaded) as refused:
+def test_only_uploaded_files_are_opened(service, upload_folder, tmp_path):
+    sample_image("coffee").save(upload_folder / "mine.png")
+    assert service.pictures.add_upload(str(upload_folder / "mine.png"))
+    for path in foreign_paths(upload_folder, tmp_path):
+        with pytest.raises(uploads.NotUploaded) as error:
             service.pictures.add_upload(path)
-        assert str(refused.value) == refusal(path), path
+        assert str(error.value) == expected_message(path), path
 
 
-def test_no_more_than_is_accepted_is_read(own, monkeypatch):
-    (own / "huge.png").write_bytes(b"")
-    os.truncate(own / "huge.png", 50 * 2**30)  # takes no room, and would be read for minutes
+def test_oversized_upload_is_not_read_into_memory(upload_folder, monkeypatch):
+    (upload_folder / "huge.png").write_bytes(b"")
+    os.truncate(upload_folder / "huge.png", 50 * 2**30)  # a sparse file
     tracemalloc.start()
     with pytest.raises(ImageError, match="larger than 20 MB"):
-        uploads.read_upload(own / "huge.png")
+        uploads.read_upload(upload_folder / "huge.png")
     assert tracemalloc.get_traced_memory()[1] < 3 * MAX_BYTES
     tracemalloc.stop()
-    (own / "most.png").write_bytes(bytes(MAX_BYTES))
-    assert len(uploads.read_upload(own / "most.png")) == MAX_BYTES
+    (upload_folder / "most.png").write_bytes(bytes(MAX_BYTES))
+    assert len(uploads.read_upload(upload_folder / "most.png")) == MAX_BYTES
 
 
-def test_what_takes_an_uploads_place_after_it_was_checked_is_not_opened(own, tmp_path, monkeypatch):
-    strange(own, tmp_path)
-    for path in (own, own / "pipe.png", own / "nothing.png", "/dev/zero"):
+def test_file_swapped_after_the_check_is_not_opened(upload_folder, tmp_path, monkeypatch):
+    foreign_paths(upload_folder, tmp_path)
+    for path in (upload_folder, upload_folder / "pipe.png", upload_folder / "nothing.png", "/dev/zero"):
         with pytest.raises(uploads.NotUploaded):
             uploads.resolve_upload(path)
     monkeypatch.setattr(uploads, "resolve_upload", lambda path: path)
-    for path in (own / "link.png", own / "nothing.png", own, "/dev/zero"):
+    for path in (upload_folder / "link.png", upload_folder / "nothing.png", upload_folder, "/dev/zero"):
         with pytest.raises(uploads.NotUploaded):
             uploads.read_upload(path)
     with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(uploads.read_upload, own / "pipe.png")
+        future = thread.submit(uploads.read_upload, upload_folder / "pipe.png")
         try:
             with pytest.raises(uploads.NotUploaded):
-                asked.result(5)
+                future.result(5)
         finally:
-            os.close(os.open(own / "pipe.png", os.O_RDWR))  # whoever waits for a writer goes on
+            os.close(os.open(upload_folder / "pipe.png", os.O_RDWR))  # unblocks a reader of the pipe
 
 
 @sweep("view", [view for view in VIEWS if view.averages], quick=1, ids=lambda view: view.slug)
-def test_a_survey_opens_only_uploads(service, own, tmp_path, view):
+def test_survey_opens_only_uploaded_files(service, upload_folder, tmp_path, view):
     over = ImageSetPanel(service)
     start = {"key": service.look(service.pictures.sample("coffee"), "vitviz-tiny")}
-    sample_image("coffee").save(own / "mine.png")
-    state, *_ = over.give(start, [str(own / "mine.png")])
+    sample_image("coffee").save(upload_folder / "mine.png")
+    state, *_ = over.give(start, [str(upload_folder / "mine.png")])
     assert list(over.survey(state, event_data(view=view.slug)))[-1][0]["surveys"][view.slug]
-    for path in strange(own, tmp_path):
-        same, panel, _ = over.give(start, [str(own / "mine.png"), path])
-        assert panel["told"]["text"] == refusal(path) and same == gr.skip()
-    (own / "mine.png").unlink()
+    for path in foreign_paths(upload_folder, tmp_path):
+        same, panel, _ = over.give(start, [str(upload_folder / "mine.png"), path])
+        assert panel["told"]["text"] == expected_message(path) and same == gr.skip()
+    (upload_folder / "mine.png").unlink()
     (page,) = over.survey(state, event_data(view=view.slug))
     assert page[-1]["told"]["text"] == uploads.NOT_UPLOADED and page[0] == gr.skip()
 
 
-def test_widgets_open_nothing_by_themselves(tmp_path):
+def test_upload_components_open_no_files(tmp_path):
     upload, pictures = ImageUpload(), FileInput("multiple")
     zero = upload.data_model(path="/dev/zero")
     assert upload.preprocess(zero) == "/dev/zero"
     assert pictures.preprocess(pictures.data_model([{"path": "/dev/zero"}])) == ["/dev/zero"]
 
 
-def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, tmp_path):
+def test_quota_evicts_oldest_uploads_and_keeps_samples(upload_folder, monkeypatch, tmp_path):
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     files = [tmp_path / name / "file" for name in ("sample", "first", "second", "third")]
     for age, file in enumerate(reversed(files)):
@@ -155,7 +155,7 @@ def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, t
         file.write_bytes(bytes(100))
         os.utime(file, (time.time() - 10 * age - 10,) * 2)
     quota = uploads.Quota(400, [str(files[0])])
-    assert quota.request == 100 and quota.full(1), "the first upload looks what is there"
+    assert quota.request == 100 and quota.full(1), "the quota ignores existing files"
     quota.make_room()
     assert [file.exists() for file in files] == [True] * 4
     assert not quota.full(100) and quota.full(1)
@@ -164,39 +164,39 @@ def test_the_oldest_uploads_make_room_and_the_pages_own_stay(own, monkeypatch, t
     assert [file.exists() for file in files] == [True, False, True, True]
     os.utime(files[2], (time.time() - uploads.LIFETIME - 1,) * 2)
     quota.make_room()
-    assert [file.exists() for file in files] == [True, False, False, True], "an hour is the end of any"
+    assert [file.exists() for file in files] == [True, False, False, True], "an expired file was kept"
     os.utime(files[1].parent, (time.time() - uploads.LIFETIME - 1,) * 2)
     quota.make_room()
-    assert not files[1].parent.exists(), "a folder that has been empty for so long goes as well"
-    assert files[2].parent.exists() and tmp_path.exists(), "one that a file has just left may get another"
+    assert not files[1].parent.exists(), "an expired empty folder was kept"
+    assert files[2].parent.exists() and tmp_path.exists(), "a recently used folder was removed"
 
 
-def test_a_small_disk_is_the_limit_and_what_is_in_use_stays(monkeypatch, tmp_path):
+def test_full_disk_evicts_uploads_but_not_files_in_use(monkeypatch, tmp_path):
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     files = [tmp_path / name for name in ("used", "oldest", "older", "newest")]
     for age, file in enumerate(reversed(files)):
         file.write_bytes(bytes(100))
         os.utime(file, (time.time() - 10 * age - 10,) * 2)
-    room = [10**9]
-    monkeypatch.setattr(uploads, "_free", lambda: room[0])
+    free_bytes = [10**9]
+    monkeypatch.setattr(uploads, "_free", lambda: free_bytes[0])
     quota = uploads.Quota(10**6)
     quota.make_room()
     assert not quota.full(1) and all(file.exists() for file in files)
-    room[0] = 0
-    assert quota.full(1), "before the limit is reached"
+    free_bytes[0] = 0
+    assert quota.full(1), "a full disk does not count as full"
     with uploads.protect_files([files[0]]), uploads.protect_files([files[0]]):
         quota.make_room()
     assert [file.exists() for file in files] == [True, False, True, True]
     os.utime(files[0], (0, 0))
     with uploads.protect_files([files[0]]):
         quota.make_room()
-        assert files[0].exists(), "however old"
+        assert files[0].exists(), "a file in use was removed"
     quota.make_room()
     assert not files[0].exists() and not uploads._used
 
 
 @pytest.mark.processes
-def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+def test_folder_of_a_killed_process_is_removed_by_the_next(tmp_path):
     code = """
 import sys, time
 from vitviz.server.launch import ProcessFolder
@@ -209,39 +209,41 @@ print(folder.path, flush=True), time.sleep(60)
     ]
     killed, running = (Path(run.stdout.readline().strip()) for run in runs)
     runs[0].kill(), runs[0].wait()
-    strangers = [tmp_path / name for name in ("vitviz-tests-x", "vitviz-empty/uploads", "other/uploads")]
-    [place.mkdir(parents=True) for place in strangers]
+    foreign_folders = [
+        tmp_path / name for name in ("vitviz-tests-x", "vitviz-empty/uploads", "other/uploads")
+    ]
+    [place.mkdir(parents=True) for place in foreign_folders]
     (tmp_path / "vitviz-link").symlink_to(running)
-    mine = starting.ProcessFolder(tmp_path)
+    own_folder = starting.ProcessFolder(tmp_path)
     assert (
         not killed.exists()
         and running.exists()
-        and mine.uploads.is_dir()
-        and all(place.exists() for place in strangers)
+        and own_folder.uploads.is_dir()
+        and all(place.exists() for place in foreign_folders)
     )
-    mine.remove()
-    assert not mine.path.exists()
+    own_folder.remove()
+    assert not own_folder.path.exists()
     for run in runs:
         run.kill(), run.wait(), run.stdout.close()
 
 
-def test_a_page_that_gradio_has_forgotten_goes_on_where_it_was(monkeypatch):
-    asking = {"page": "a"}
-    monkeypatch.setattr(request_context, "page_session", lambda: asking["page"])
+def test_session_is_restored_by_page_after_gradio_evicts_it(monkeypatch):
+    request = {"page": "a"}
+    monkeypatch.setattr(request_context, "page_session", lambda: request["page"])
     sessions = Sessions()
-    kept = sessions.settled(sessions.with_session({"picture": "coffee"}), lambda state: [state])[0]
+    state_before = sessions.settled(sessions.with_session({"picture": "coffee"}), lambda state: [state])[0]
     assert (
-        sessions.newest({}) == kept
+        sessions.newest({}) == state_before
         and sessions.settled({}, lambda state: [{**state, "size": "64"}])[0]["picture"] == "coffee"
     )
-    asking["page"] = "b"
+    request["page"] = "b"
     assert sessions.newest({}) == {}
-    asking["page"] = None
+    request["page"] = None
     assert sessions.newest({}) == {}
 
 
-def test_the_page_goes_on_after_hundreds_of_other_visitors():
-    """By Gradio itself, whose memory of the page is taken away."""
+def test_page_state_survives_gradio_eviction():
+    """Uses Gradio itself, whose session state is cleared."""
     service = AnalysisService(ServiceSettings(device="cpu"))
     demo = build_page(service)
     numbers = {fn.api_name: number for number, fn in demo.fns.items()}
@@ -258,20 +260,20 @@ def test_the_page_goes_on_after_hundreds_of_other_visitors():
 
     StateHolder().set_blocks(demo)
     first = asked_for("first", [None, None])
-    StateHolder().set_blocks(demo)  # everything is forgotten
+    StateHolder().set_blocks(demo)  # clears all sessions
     after = asked_for("resize", [None, "96"])
-    said = json.dumps(after["data"], default=str)
-    assert "coffee" in json.dumps(first["data"], default=str) and '"rows": 12' in said and "coffee" in said
+    texts = json.dumps(after["data"], default=str)
+    assert "coffee" in json.dumps(first["data"], default=str) and '"rows": 12' in texts and "coffee" in texts
 
 
-def test_an_endpoint_that_fails_by_our_mistake_says_so(service, monkeypatch, caplog):
+def test_internal_error_of_an_endpoint_is_reported_and_logged(service, monkeypatch, caplog):
     monkeypatch.setattr(service, "look", lambda *_, **__: 1 / 0)
     with pytest.raises(gr.Error, match="server log"):
         _as_gradio_error(Endpoints(service).predict)("coffee")
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_many_uploads_at_once_are_counted_together():
+def test_concurrent_uploads_are_counted():
     quota = uploads.Quota(10_000)
     quota._held = 0
     threads = [threading.Thread(target=lambda: [quota.full(1) for _ in range(1_000)]) for _ in range(8)]
@@ -280,8 +282,8 @@ def test_many_uploads_at_once_are_counted_together():
     assert quota._held == 8_000
 
 
-def test_one_file_may_have_all_that_one_request_may_bring(monkeypatch):
-    """A video of 57 MB was refused where a quarter of the quota, 500 MB, is promised."""
+def test_file_size_limit_equals_request_limit(monkeypatch):
+    """A video of 57 MB was rejected although 500 MB, a quarter of the quota, is promised."""
     given = {}
     queue, nothing = SimpleNamespace(), lambda *given, **named: None
     demo = SimpleNamespace(blocks={}, fns={}, _queue=queue, queue=nothing)
