@@ -1,5 +1,5 @@
-"""The account of a logit against the models themselves: it adds up, and each line is what a model loses
-without it.
+"""Logit attribution against the models: contributions sum to the logit, and each equals the effect of its
+removal.
 """
 
 import pytest
@@ -22,20 +22,20 @@ from vitviz import analyses
 from vitviz.analyses.logit_account import largest_gap
 from vitviz.errors import VitvizError
 
-EXACT = 1e-11  # of the largest logit, in float64
+EXACT = 1e-11  # relative to the largest logit, in float64
 
 
-def largest(trace) -> float:
+def largest_logit(trace) -> float:
     return trace.logits.abs().max().item()
 
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
-def test_the_account_of_every_construction_adds_up(construction):
+def test_contributions_sum_to_logit_for_every_construction(construction):
     model = small_model(construction)
     trace, readout = trace_and_readout(model, pixels_for(model))
     ledger = analyses.logit_terms(trace, readout)
     gap, within = largest_gap(ledger)
-    assert max(gap, within) < EXACT * largest(trace)
+    assert max(gap, within) < EXACT * largest_logit(trace)
     account = analyses.attribution_of(ledger, 1)
     for line in (
         account.heads,
@@ -47,14 +47,14 @@ def test_the_account_of_every_construction_adds_up(construction):
     ):
         present = (
             torch.as_tensor(line).abs().max() > 1e-6
-        )  # a line that is zero by mistake would add up only if it were none
+        )  # a contribution that is zero by mistake would not break the sum
         assert present or construction in ("no final norm", "RMSNorm, SwiGLU") and line is account.norm_bias
     torch.testing.assert_close(account.heads, account.sources.sum(dim=-1))
     torch.testing.assert_close(account.starts.sum().item(), account.start)
 
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
-def test_a_line_is_what_the_held_model_loses_without_it(construction):
+def test_contribution_equals_logit_change_with_frozen_statistics(construction):
     model = small_model(construction)
     pixels = pixels_for(model)
     trace, readout = trace_and_readout(model, pixels)
@@ -64,14 +64,16 @@ def test_a_line_is_what_the_held_model_loses_without_it(construction):
         account = analyses.logit_attribution(trace, readout, target)
         for head in range(3):
             lost = (held.logits - held.without(head))[target].item()
-            assert account.heads[-1, head].item() == pytest.approx(lost, abs=EXACT * largest(trace))
+            assert account.heads[-1, head].item() == pytest.approx(lost, abs=EXACT * largest_logit(trace))
         for source in (0, tokens // 2, tokens - 1):
             lost = (held.logits - held.without(1, source))[target].item()
-            assert account.sources[-1, 1, source].item() == pytest.approx(lost, abs=EXACT * largest(trace))
+            assert account.sources[-1, 1, source].item() == pytest.approx(
+                lost, abs=EXACT * largest_logit(trace)
+            )
 
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
-def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(construction):
+def test_batch_attribution_equals_single_images_and_removals(construction):
     model = small_model(construction)
     pixels = torch.cat([pixels_for(model, seed) for seed in range(3)])
     batch, readout = batch_and_readout(model, pixels)
@@ -88,13 +90,15 @@ def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(con
                         torch.as_tensor(one, dtype=torch.float64) for one in (batched[name], value)
                     )
                     found = found[image] if found.ndim > value.ndim else found
-                    near = {"rtol": 1e-12, "atol": 1e-12 * largest(trace), "check_dtype": False}
+                    near = {"rtol": 1e-12, "atol": 1e-12 * largest_logit(trace), "check_dtype": False}
                     torch.testing.assert_close(found, value, **near, msg=lambda why, of=name: f"{of}: {why}")
-        assert together.gap[image].abs() < EXACT * largest(trace)
+        assert together.gap[image].abs() < EXACT * largest_logit(trace)
         held = FrozenStatistics(model, pixels[image : image + 1])
         for head in range(3):
             lost = (held.logits - held.without(head))[target].item()
-            assert together.heads[image, -1, head].item() == pytest.approx(lost, abs=EXACT * largest(trace))
+            assert together.heads[image, -1, head].item() == pytest.approx(
+                lost, abs=EXACT * largest_logit(trace)
+            )
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -106,7 +110,7 @@ def test_the_account_of_a_batch_is_that_of_each_image_and_what_its_head_adds(con
     norm=st.sampled_from([LayerNorm, RmsNorm]), inner=st.booleans(), scale=st.sampled_from([None, 0.1, 1.0]),
     include=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
+def test_contributions_sum_to_logit_for_any_shape(
     rows, cols, heads, depth, registers, pool, class_token, fc_norm, norm, inner, scale, include, seed
 ):
     model = small_model(
@@ -117,13 +121,13 @@ def test_it_adds_up_for_any_grid_prefix_heads_depth_pool_and_norm(
     )  # fmt: skip
     trace, readout = trace_and_readout(model, pixels_for(model, seed))
     gap, within = largest_gap(analyses.logit_terms(trace, readout))
-    assert max(gap, within) < EXACT * max(1.0, largest(trace))
+    assert max(gap, within) < EXACT * max(1.0, largest_logit(trace))
 
 
 @pytest.mark.parametrize(
     "construction", ["class", "norm, then average", "distilled", "attention pooling", "class and mean"]
 )
-def test_differences_relative_accounts_and_directions_add_up_too(construction):
+def test_difference_relative_and_direction_attributions_sum_up(construction):
     model = small_model(construction)
     trace, readout = trace_and_readout(model, pixels_for(model))
     one, other = (analyses.logit_attribution(trace, readout, target) for target in (2, 4))
@@ -131,11 +135,11 @@ def test_differences_relative_accounts_and_directions_add_up_too(construction):
     torch.testing.assert_close(between.sources, one.sources - other.sources)
     assert between.logit == pytest.approx((trace.logits[2] - trace.logits[4]).item()) and abs(
         between.gap
-    ) < EXACT * largest(trace)
+    ) < EXACT * largest_logit(trace)
     relative = analyses.logit_attribution(trace, readout, 2, relative=True)
     assert relative.logit == pytest.approx((trace.logits[2] - trace.logits.mean()).item()) and abs(
         relative.gap
-    ) < EXACT * largest(trace)
+    ) < EXACT * largest_logit(trace)
     mean = torch.stack([analyses.logit_attribution(trace, readout, target).mlps for target in range(6)]).mean(
         dim=0
     )
@@ -152,7 +156,7 @@ def test_differences_relative_accounts_and_directions_add_up_too(construction):
 
 
 @pytest.mark.parametrize("construction", ["class", "norm, then average", "attention pooling"])
-def test_permuted_patches_permute_their_shares(construction):
+def test_permuted_patches_permute_their_contributions(construction):
     model = small_model(construction, no_embed_class=True)
     pixels, order = pixels_for(model), torch.randperm(12, generator=torch.Generator().manual_seed(1))
     before, _ = trace_and_readout(model, pixels)
@@ -169,15 +173,15 @@ def test_permuted_patches_permute_their_shares(construction):
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
 @pytest.mark.parametrize("held", [True, False])
-def test_the_change_of_a_logit_has_an_account_too(construction, held):
+def test_change_of_logit_is_attributed(construction, held):
     model = small_model(construction)
     passes = [trace_and_readout(model, pixels_for(model, seed)) for seed in (1, 2)]
     before, after = (analyses.logit_attribution(*one, 1) for one in passes)
     change = after.minus(before, held)
-    with torch.no_grad():  # two plain passes of the model itself
+    with torch.no_grad():  # two plain passes of the model
         first, second = (model(pixels_for(model, seed))[0, 1].item() for seed in (1, 2))
-    assert change.logit == pytest.approx(second - first, abs=EXACT * largest(passes[0][0]))
-    assert abs(change.gap) < EXACT * largest(passes[0][0])
+    assert change.logit == pytest.approx(second - first, abs=EXACT * largest_logit(passes[0][0]))
+    assert abs(change.gap) < EXACT * largest_logit(passes[0][0])
     assert sum(row["logits"] for row in change.rows()) == pytest.approx(change.logit, abs=1e-9)
     torch.testing.assert_close(change.heads, change.sources.sum(dim=-1))
     assert change.norm == 0 or held
@@ -186,12 +190,12 @@ def test_the_change_of_a_logit_has_an_account_too(construction, held):
         torch.testing.assert_close(change.patches, after.patches - before.patches)
 
 
-def test_the_norms_line_is_what_the_other_deviation_does():
+def test_norm_contribution_equals_effect_of_changed_deviation():
     model = small_model("class")
     passes = [trace_and_readout(model, pixels_for(model, seed)) for seed in (1, 2)]
     change = analyses.logit_attribution(*passes[1], 1).minus(analyses.logit_attribution(*passes[0], 1))
     deviations, logits = [], []
-    for trace, _ in passes:  # by hand: the class token centred, its deviation apart
+    for trace, _ in passes:  # by hand: the class token centred, with its deviation apart
         token = [one - sum(trace.tokens[-1][0].tolist()) / 24 for one in trace.tokens[-1][0].tolist()]
         deviations.append((sum(one * one for one in token) / len(token) + model.norm.eps) ** 0.5)
         weights = (model.head.weight[1] * model.norm.weight).tolist()
@@ -203,7 +207,7 @@ def test_the_norms_line_is_what_the_other_deviation_does():
     assert change.total - change.norm == pytest.approx(rest, rel=1e-9)
 
 
-def test_accounts_of_other_shapes_have_no_difference():
+def test_difference_of_other_shapes_is_rejected():
     one = analyses.logit_attribution(
         *trace_and_readout(small_model("class"), pixels_for(small_model("class"))), 1
     )

@@ -1,5 +1,5 @@
-"""Genuine DeiT-Tiny weights on a dog and a cat: the account against a float64 path written out here, and
-known figures.
+"""Logit attribution of genuine DeiT-Tiny weights on a dog and a cat, against a float64 calculation and known
+values.
 """
 
 import dataclasses
@@ -29,22 +29,20 @@ def trace(inspector):
     return inspector.trace(shared_file("data/both.png"))
 
 
-def normed(x, weight, bias):
+def apply_norm(x, weight, bias):
     return (x - x.mean(-1, keepdim=True)) / torch.sqrt(
         x.var(-1, unbiased=False, keepdim=True) + 1e-6
     ) * weight + bias
 
 
-def worked_account(x, target):
-    """Every line, written into the residual stream one after the other and only then multiplied by the head's
-    row.
-    """
+def attribution_by_hand(x, target):
+    """Return every contribution to the logit, from terms added to the residual stream one by one."""
     w = {name: value.double() for name, value in load_file(shared_file(WEIGHTS)).items()}
     written, start, layers, mlps, biases = {}, x[0].clone(), 12, [], []
     for layer in range(layers):
         p = f"blocks.{layer}."
         qkv = (
-            normed(x, w[p + "norm1.weight"], w[p + "norm1.bias"]) @ w[p + "attn.qkv.weight"].T
+            apply_norm(x, w[p + "norm1.weight"], w[p + "norm1.bias"]) @ w[p + "attn.qkv.weight"].T
             + w[p + "attn.qkv.bias"]
         )
         q, k, v = qkv.reshape(197, 3, HEADS, 64).permute(1, 2, 0, 3)
@@ -58,7 +56,7 @@ def worked_account(x, target):
             z += attention[head] @ v[head] @ projection.T
         x = x + z + w[p + "attn.proj.bias"]
         hidden = (
-            normed(x, w[p + "norm2.weight"], w[p + "norm2.bias"]) @ w[p + "mlp.fc1.weight"].T
+            apply_norm(x, w[p + "norm2.weight"], w[p + "norm2.bias"]) @ w[p + "mlp.fc1.weight"].T
             + w[p + "mlp.fc1.bias"]
         )
         hidden = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
@@ -70,7 +68,7 @@ def worked_account(x, target):
 
     def share(
         part,
-    ):  # the norm's own formula on the part: its mean taken off, divided by the whole's deviation
+    ):  # the norm's formula for the part: its mean subtracted, divided by the deviation of the whole
         return ((part - part.mean(-1, keepdim=True)) / deviation * w["norm.weight"]) @ row
 
     return {
@@ -82,13 +80,13 @@ def worked_account(x, target):
         "mlps": torch.stack([share(mlp) for mlp in mlps]),
         "norm_bias": row @ w["norm.bias"],
         "head_bias": w["head.bias"][target],
-        "logit": normed(x[0], w["norm.weight"], w["norm.bias"]) @ row + w["head.bias"][target],
+        "logit": apply_norm(x[0], w["norm.weight"], w["norm.bias"]) @ row + w["head.bias"][target],
     }
 
 
 @pytest.mark.parametrize("target", [DOG, CAT])
-def test_every_line_is_that_of_a_path_of_its_own(inspector, trace, target):
-    expected = worked_account(trace.tokens[0].double(), target)
+def test_every_contribution_equals_independent_calculation(inspector, trace, target):
+    expected = attribution_by_hand(trace.tokens[0].double(), target)
     account = vitviz.logit_attribution(inspector, trace, target)
     for line, value in expected.items():
         torch.testing.assert_close(
@@ -99,16 +97,16 @@ def test_every_line_is_that_of_a_path_of_its_own(inspector, trace, target):
     assert abs(account.gap) < 1e-5 * account.logit and account.total == pytest.approx(account.logit, rel=1e-5)
 
 
-def test_the_known_figures(inspector, trace):
+def test_contributions_have_known_values(inspector, trace):
     account = vitviz.logit_attribution(inspector, trace, DOG)
-    found = {
+    contributions = {
         "logit": account.logit, "start": account.start, "heads": account.heads.sum(),
         "patches": account.patches.sum(),
         "class token": account.sources[:, :, 0].sum(), "projection biases": account.projection_biases.sum(),
         "mlps": account.mlps.sum(), "norm bias": account.norm_bias, "head bias": account.head_bias,
     }  # fmt: skip
     expected = [8.1673, 3.0925, 7.6431, 10.6667, -3.0237, -0.5564, -1.9725, -0.0742, 0.0348]
-    assert [float(value) for value in found.values()] == pytest.approx(expected, abs=6e-5)
+    assert [float(value) for value in contributions.values()] == pytest.approx(expected, abs=6e-5)
     assert account.heads.sum(dim=1)[8:].tolist() == pytest.approx([1.57, 3.48, 2.02, 1.07], abs=0.01)
     assert divmod(int(account.heads.argmax()), HEADS) == (
         9,
@@ -119,7 +117,7 @@ def test_the_known_figures(inspector, trace):
 @pytest.mark.parametrize(
     "target, rows, cols", [(DOG, range(1, 5), range(5, 9)), ("tiger cat", range(8, 14), range(4, 13))]
 )
-def test_the_map_peaks_on_the_animal_that_is_meant(inspector, trace, target, rows, cols):
+def test_patch_map_peaks_on_target_animal(inspector, trace, target, rows, cols):
     patches = vitviz.logit_attribution(inspector, trace, target).patches
     row, col = divmod(int(patches.argmax()), 14)
     assert row in rows and col in cols
@@ -127,7 +125,7 @@ def test_the_map_peaks_on_the_animal_that_is_meant(inspector, trace, target, row
     assert inside.mean() > 2 * patches.mean()
 
 
-def test_dog_rather_than_cat_is_the_difference_of_two_accounts(inspector, trace):
+def test_difference_attribution_is_dog_minus_cat(inspector, trace):
     dog, cat, between = (
         vitviz.logit_attribution(inspector, trace, target) for target in (DOG, CAT, (DOG, CAT))
     )
@@ -140,7 +138,7 @@ def test_dog_rather_than_cat_is_the_difference_of_two_accounts(inspector, trace)
     )
 
 
-def test_a_spoiled_projection_turns_the_truth_check_red(inspector, trace):
+def test_changed_projection_fails_balance_check(inspector, trace):
     readout = inspector.tail()
     check_balance(analyses.logit_terms(trace, readout))
     spoiled = list(readout.layers)
@@ -152,8 +150,10 @@ def test_a_spoiled_projection_turns_the_truth_check_red(inspector, trace):
         check_balance(analyses.logit_terms(trace, dataclasses.replace(readout, layers=tuple(spoiled))))
 
 
-def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector, trace):
-    """An attention as wrong as an MLP is in the other direction adds up; its own hook tells."""
+def test_swapped_contributions_fail_balance_check(inspector, trace):
+    """An attention term and an MLP term with opposite errors keep the sum. The separate record of attention
+    shows the error.
+    """
     written = trace.written
     moved = dataclasses.replace(written, attention=written.attention + 1, mlps=written.mlps)
     moved.attention[3, 0, 0] += 5
@@ -161,22 +161,22 @@ def test_heads_that_swap_their_shares_are_noticed_though_the_sum_stays(inspector
         check_balance(analyses.logit_terms(dataclasses.replace(trace, written=moved), inspector.tail()))
 
 
-def test_in_bfloat16_the_gap_is_shown_and_the_float32_twin_has_to_balance(trace):
-    rough = vitviz.load(
+def test_bfloat16_gap_is_reported_and_float32_copy_must_balance(trace):
+    bf16_inspector = vitviz.load(
         shared_file(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu", dtype="bfloat16"
     )
-    seen = rough.trace(shared_file("data/both.png"))
-    account = vitviz.logit_attribution(rough, seen, DOG)
-    assert seen.deviation.gap < 1e-6 and seen.deviation.logits == pytest.approx(
-        (seen.logits - trace.logits).abs().max().item(), rel=1e-3
+    bf16_trace = bf16_inspector.trace(shared_file("data/both.png"))
+    account = vitviz.logit_attribution(bf16_inspector, bf16_trace, DOG)
+    assert bf16_trace.deviation.gap < 1e-6 and bf16_trace.deviation.logits == pytest.approx(
+        (bf16_trace.logits - trace.logits).abs().max().item(), rel=1e-3
     )
-    assert 1e-4 < abs(account.gap) < 4 * seen.deviation.logits
-    worse = dataclasses.replace(seen, deviation=dataclasses.replace(seen.deviation, gap=1e-3))
+    assert 1e-4 < abs(account.gap) < 4 * bf16_trace.deviation.logits
+    worse = dataclasses.replace(bf16_trace, deviation=dataclasses.replace(bf16_trace.deviation, gap=1e-3))
     with pytest.raises(UnsupportedModel, match="only in float32 to 1.0e-03"):
-        check_balance(analyses.logit_terms(worse, rough.tail()))
+        check_balance(analyses.logit_terms(worse, bf16_inspector.tail()))
 
 
-def test_the_last_reading_is_the_models_answer_to_the_bit(inspector, trace):
+def test_last_lens_layer_equals_logits(inspector, trace):
     now, share = vitviz.logit_lens(inspector, trace), vitviz.logit_lens(inspector, trace, form="share")
     assert now.shape == share.shape == (13, 1000)
     assert torch.equal(now[-1], trace.logits)
@@ -189,15 +189,15 @@ def test_the_last_reading_is_the_models_answer_to_the_bit(inspector, trace):
     )
 
 
-def test_what_lens_and_account_are_asked_for_in_vain(inspector, trace):
-    for asked, sentence in [
+def test_invalid_lens_and_attribution_arguments_are_rejected(inspector, trace):
+    for arguments, message in [
         ({"form": "later"}, "Given the form 'later'"), ({"patches": True}, "hand in target="),
         ({"target": 3}, "has all classes"),
     ]:  # fmt: skip
-        with pytest.raises(vitviz.VitvizError, match=sentence):
-            vitviz.logit_lens(inspector, trace, **asked)
+        with pytest.raises(vitviz.VitvizError, match=message):
+            vitviz.logit_lens(inspector, trace, **arguments)
     assert vitviz.logit_attribution(inspector, trace, "golden retriever").logit == trace.logits[207].item()
-    picture = inspector.trace(sample_image("coffee"))
+    other_trace = inspector.trace(sample_image("coffee"))
     assert (
-        vitviz.logit_attribution(inspector, picture, 0).logit == picture.logits[0].item()
-    )  # nothing is kept of the other picture
+        vitviz.logit_attribution(inspector, other_trace, 0).logit == other_trace.logits[0].item()
+    )  # no state is kept from the other image

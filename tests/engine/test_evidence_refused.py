@@ -1,4 +1,4 @@
-"""Where there is no account, why; what it costs; and what a recording leaves behind."""
+"""Models without logit attribution, its memory, and what a recording keeps."""
 
 import pickle
 
@@ -17,10 +17,10 @@ from vitviz.errors import UnsupportedModel, VitvizError
 
 
 @pytest.mark.parametrize("pool", ["max", "avgmax"])
-def test_a_pooling_that_is_no_weighted_sum_is_refused_by_a_sentence(pool):
+def test_pooling_that_is_no_weighted_sum_is_rejected(pool):
     inspector = inspect(small_model("class", global_pool=pool).float(), "mine")
     trace = inspector.trace(noise())
-    assert trace.written is None  # and nothing else is lost
+    assert trace.written is None  # the trace is complete otherwise
     with pytest.raises(
         UnsupportedModel,
         match=f"^mine: not applicable, because its classifier pools by '{pool}', which is no weighted sum",
@@ -28,23 +28,23 @@ def test_a_pooling_that_is_no_weighted_sum_is_refused_by_a_sentence(pool):
         vitviz.logit_attribution(inspector, trace, 0)
 
 
-def test_a_block_that_is_not_known_is_refused_by_its_name():
+def test_unknown_block_type_is_rejected_by_name():
     model = small_model("class").float()
 
-    class Odd(type(model.blocks[1])):
+    class CustomBlock(type(model.blocks[1])):
         pass
 
-    model.blocks[1].__class__ = Odd
+    model.blocks[1].__class__ = CustomBlock
     inspector = inspect(model, "mine")
     with pytest.raises(UnsupportedModel, match="not applicable, because its blocks are of the kind Odd"):
         vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 
 
-def test_a_model_that_does_more_than_its_parts_say_is_refused_with_the_figure():
+def test_nonlinear_head_is_rejected_with_relative_error():
     model = small_model("class").float()
     forward = model.forward_head
-    # y is what its parts say, so the proof of the readout passes; the head is not the linear map that it
-    # seems to be
+    # The features equal those of the model's parts, so the readout is verified; the head is not the linear
+    # map that it appears to be.
     model.forward_head = lambda x, pre_logits=False: (
         forward(x, True) if pre_logits else forward(x) * 1.01 + 0.2
     )
@@ -56,7 +56,7 @@ def test_a_model_that_does_more_than_its_parts_say_is_refused_with_the_figure():
         vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 
 
-def test_weights_put_in_later_are_read_anew():
+def test_changed_weights_are_read_again():
     model = small_model("class").float()
     inspector = inspect(model)
     before = vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
@@ -68,7 +68,7 @@ def test_weights_put_in_later_are_read_anew():
 
 
 @pytest.mark.parametrize(
-    "target, sentence",
+    "target, message",
     [
         (6, "Given the class 6; random has classes 0 to 5"), (-1, "Given the class -1"),
         (True, "Given the class True"), (1.5, "Given the class 1.5"),
@@ -78,19 +78,17 @@ def test_weights_put_in_later_are_read_anew():
         (torch.zeros(24, dtype=torch.long), "expected 24 real numbers"),
     ],
 )  # fmt: skip
-def test_a_target_that_does_not_exist_is_said(target, sentence):
+def test_unknown_target_is_rejected(target, message):
     inspector = inspect(small_model("class").float())
     inspector.placed.labels = ("a", "crane", "crane", "b", "c, see", "d")
     trace = inspector.trace(noise())
     assert vitviz.logit_attribution(inspector, trace, "SEE").logit == trace.logits[4].item()
-    with pytest.raises(VitvizError, match=sentence):
+    with pytest.raises(VitvizError, match=message):
         vitviz.logit_attribution(inspector, trace, target)
 
 
-def test_the_scores_are_logits_and_never_probabilities():
-    """A peer fed a cross-entropy with softmaxed scores; a number added to all of them has to change nothing
-    but them.
-    """
+def test_scores_are_logits_not_probabilities():
+    """A constant added to all logits changes only the logits themselves."""
     model = small_model("class")
     plain = analyses.logit_attribution(*trace_and_readout(model, pixels_for(model)), 2, relative=True)
     shifted = small_model("class")
@@ -104,56 +102,63 @@ def test_the_scores_are_logits_and_never_probabilities():
     )
 
 
-class Largest(TorchDispatchMode):
+class LargestTensor(TorchDispatchMode):
     numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for one in result if isinstance(result, (tuple, list)) else [result]:
             if isinstance(one, torch.Tensor):
-                Largest.numbers = max(Largest.numbers, one.untyped_storage().nbytes() // one.element_size())
+                LargestTensor.numbers = max(
+                    LargestTensor.numbers, one.untyped_storage().nbytes() // one.element_size()
+                )
         return result
 
 
 @pytest.mark.parametrize("pool", ["token", "avg", "map"])
-def test_no_array_of_tokens_by_tokens_by_width_exists(pool):
+def test_no_tensor_of_tokens_by_tokens_by_width_is_created(pool):
     model = perturbed(
         timm.create_model("vit_tiny_patch16_224", global_pool=pool, depth=2, num_classes=5, img_size=288)
     )
     inspector = inspect(model)
     trace = inspector.trace(noise())
     tokens, width = trace.tokens[0].shape
-    Largest.numbers = 0
-    with Largest():
+    LargestTensor.numbers = 0
+    with LargestTensor():
         vitviz.logit_attribution(inspector, trace, 0)
-    assert 0 < Largest.numbers <= max(4 * tokens * width, 3 * tokens * tokens) < tokens * tokens * width / 20
+    assert (
+        0
+        < LargestTensor.numbers
+        <= max(4 * tokens * width, 3 * tokens * tokens)
+        < tokens * tokens * width / 20
+    )
 
 
-def test_of_a_class_tokens_readout_only_its_row_is_kept_and_it_is_pickled_and_counted():
+def test_class_token_readout_stores_one_row_and_survives_pickling():
     inspector = inspect(small_model("class").float())
     trace = inspector.trace(noise())
     assert trace.written.weights.shape == (1, 1) and trace.written.mlps.shape == (3, 1, 24)
-    again = pickle.loads(pickle.dumps(trace))
-    torch.testing.assert_close(vars(again.written), vars(trace.written))
+    restored = pickle.loads(pickle.dumps(trace))
+    torch.testing.assert_close(vars(restored.written), vars(trace.written))
     assert trace.nbytes >= sum(value.nbytes for value in vars(trace.written).values() if value is not None)
 
 
-def test_pictures_of_a_batch_have_accounts_of_their_own():
+def test_batched_images_have_own_attributions():
     inspector = inspect(small_model("norm, then average").float())
     from vitviz.engine.images.opening import open_image
     from vitviz.engine.images.preprocess import prepare
 
     prepared = [prepare(open_image(noise(seed)), inspector.preprocessing) for seed in range(3)]
     together = inspector.traces(prepared, inspector.preprocessing.size)
-    for one, trace in zip(prepared, together, strict=True):
-        alone = inspector.traces([one], inspector.preprocessing.size)[0]
+    for prepared_image, trace in zip(prepared, together, strict=True):
+        alone = inspector.traces([prepared_image], inspector.preprocessing.size)[0]
         torch.testing.assert_close(
             vitviz.logit_attribution(inspector, trace, 1).sources,
             vitviz.logit_attribution(inspector, alone, 1).sources,
         )
 
 
-def test_another_class_makes_no_pass_and_the_trace_keeps_no_weights_alive():
+def test_second_attribution_needs_no_pass_and_trace_keeps_no_weights():
     import gc
     import weakref
 
@@ -171,8 +176,8 @@ def test_another_class_makes_no_pass_and_the_trace_keeps_no_weights_alive():
     assert weights() is None and kept() is None and trace.written is not None
 
 
-def test_an_intervention_leaves_the_account_in_balance():
-    """A hook on an MLP changes what is written, and the lines are of what was written."""
+def test_attribution_balances_under_user_hook():
+    """A hook on an MLP changes the residual stream. Contributions refer to the changed stream."""
     inspector = inspect(small_model("class", **{**TINY, "reg_tokens": 1}).float())
     vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
     with inspector.hook("blocks.1.mlp", lambda tensor: tensor * 0):

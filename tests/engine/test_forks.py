@@ -1,4 +1,6 @@
-"""A child forked after a trace computes, on one thread: it has none of its parent's."""
+"""A child process forked after a trace computes on one thread, because it has none of its
+parent's threads.
+"""
 
 import os
 import subprocess
@@ -21,7 +23,7 @@ mine = inspector.trace(picture, size=448).logits
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_forked_after_a_trace_computes():
+def test_forked_child_computes():
     code = (
         START
         + """
@@ -45,8 +47,8 @@ sys.exit("the child hangs")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_forked_in_the_middle_of_loading_and_downloading_waits_for_nobody(tmp_path):
-    """What another thread of the parent held just then, nobody in the child would ever give back."""
+def test_forked_child_does_not_wait_for_locks_of_parent_threads(tmp_path):
+    """No thread of the child would release a lock that another thread of the parent held at the fork."""
     save_valid_checkpoint(tmp_path, "pth")
     code = f"""
 import os, signal, threading, vitviz

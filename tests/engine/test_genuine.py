@@ -1,4 +1,4 @@
-"""Known answers of genuine DeiT-Tiny weights on the photograph of a cat."""
+"""Known results of genuine DeiT-Tiny weights on an image of a cat."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def trace(inspector):
     return inspector.trace(vitviz.sample_image("chelsea"))
 
 
-def test_prediction(trace):
+def test_prediction_is_cat(trace):
     probabilities, classes = torch.softmax(trace.logits, -1).topk(3)
     assert classes.tolist() == [285, 281, 282]
     assert probabilities.tolist() == pytest.approx([0.439, 0.227, 0.187], abs=0.002)
@@ -32,17 +32,17 @@ def test_prediction(trace):
 @pytest.mark.parametrize(
     "layer, expected", [(0, [55.9, 109.1, 50.6]), (2, [20.7, 23.8, 78.0]), (11, [106.9, 110.2, 117.6])]
 )
-def test_attention_distance(trace, layer, expected):
+def test_attention_distance_has_known_values(trace, layer, expected):
     assert vitviz.attention_distance(trace)[layer].tolist() == pytest.approx(expected, abs=0.1)
 
 
-def test_dog_and_cat(inspector):
+def test_dog_and_cat_are_in_top_three(inspector):
     trace = inspector.trace(shared_file("data/both.png"))
     classes = trace.logits.topk(3).indices.tolist()
     assert classes[0] == 243 and classes[2] == 282
 
 
-def test_rollout_against_the_whole_product(trace):
+def test_rollout_equals_full_matrix_product(trace):
     product = torch.eye(197, dtype=torch.float64)
     for layer in range(12):
         fused = trace.attention(layer).double().mean(0)
@@ -52,7 +52,7 @@ def test_rollout_against_the_whole_product(trace):
     np.testing.assert_allclose(vitviz.rollout(trace).numpy(), expected.numpy(), rtol=1e-4, atol=1e-8)
 
 
-def test_position_similarity_knows_rows_and_columns(inspector):
+def test_position_similarity_is_high_in_own_row_and_column(inspector):
     similarity = vitviz.position_similarity(inspector)
     assert similarity.shape == (14, 14, 14, 14)
     here = similarity[7, 7]
@@ -60,20 +60,20 @@ def test_position_similarity_knows_rows_and_columns(inspector):
     assert here[7].mean() > here.mean() and here[:, 7].mean() > here.mean()
 
 
-def test_a_survey_is_the_mean_of_its_pictures(inspector):
+def test_survey_is_mean_of_its_images(inspector):
     images = [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut")]
-    seen = []
+    reports = []
     survey = vitviz.survey(
-        images, inspector, batch=2, progress=lambda done, total: seen.append((done, total))
+        images, inspector, batch=2, progress=lambda done, total: reports.append((done, total))
     )
     expected = torch.stack([vitviz.attention_distance(inspector.trace(image)) for image in images]).mean(0)
     torch.testing.assert_close(survey.distances.distance, expected, atol=1e-3, rtol=1e-5)
-    assert seen == [(2, 3), (3, 3)] and survey.images == 3
+    assert reports == [(2, 3), (3, 3)] and survey.images == 3
     stopped = vitviz.survey(images, inspector, batch=1, progress=lambda done, total: done < 2)
     assert stopped.images == 2
 
 
-def test_a_bad_picture_in_a_survey_is_named_and_the_rest_goes_on(inspector):
+def test_survey_reports_bad_image_and_continues(inspector):
     survey = vitviz.survey(
         [vitviz.sample_image("coffee"), b"no picture", vitviz.sample_image("chelsea")], inspector
     )
@@ -81,5 +81,5 @@ def test_a_bad_picture_in_a_survey_is_named_and_the_rest_goes_on(inspector):
     assert len(survey.skipped) == 1 and str(survey.skipped[0]).startswith("Picture 2:")
     last = vitviz.survey(
         [vitviz.sample_image("coffee"), b"no picture"], inspector, batch=1
-    )  # after the last whole batch
+    )  # after the last complete batch
     assert last.images == 1 and [str(text)[:10] for text in last.skipped] == ["Picture 2:"]

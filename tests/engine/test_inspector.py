@@ -1,4 +1,4 @@
-"""An inspector at work: hooks, threads, sizes of its own, too little memory, and nothing left behind."""
+"""The inspector: hooks, threads, input sizes, memory limits, and clean-up."""
 
 import threading
 
@@ -18,20 +18,23 @@ def modes_and_hooks(model) -> tuple[int, int]:
     return torch._C._len_torch_function_stack(), hooks
 
 
-def test_running_out_of_memory_is_a_sentence_and_the_inspector_lives_on():
+def test_out_of_memory_is_reported_and_inspector_still_works():
     model = perturbed("vit_tiny_patch16_224", depth=1)
     inspector = inspect(model)
 
-    def full(tensor):
+    def raise_out_of_memory(tensor):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(OutOfMemory, match="smaller checkpoint"), inspector.hook("blocks.0.attn", full):
+    with (
+        pytest.raises(OutOfMemory, match="smaller checkpoint"),
+        inspector.hook("blocks.0.attn", raise_out_of_memory),
+    ):
         inspector.trace(noise())
     assert inspector.trace(noise()).logits is not None
     assert modes_and_hooks(model) == (0, 0)
 
 
-def test_two_threads_get_their_own_results():
+def test_concurrent_threads_get_own_results():
     inspector = inspect(perturbed("vit_tiny_patch16_224", depth=3))
     alone = [inspector.trace(noise(seed)).attention(2) for seed in range(4)]
     together: dict[int, list] = {seed: [] for seed in range(4)}
@@ -49,13 +52,13 @@ def test_two_threads_get_their_own_results():
             torch.testing.assert_close(attention, alone[seed])
 
 
-def test_hooks_read_and_replace():
+def test_hooks_read_and_replace_tensors():
     model = perturbed("vit_tiny_patch16_224", depth=2)
     inspector = inspect(model)
-    seen = []
-    with inspector.hook("blocks.1.input", lambda tensor: seen.append(tensor.clone())):
+    tensors = []
+    with inspector.hook("blocks.1.input", lambda tensor: tensors.append(tensor.clone())):
         trace = inspector.trace(noise())
-    torch.testing.assert_close(seen[-1][0], trace.tokens[1])
+    torch.testing.assert_close(tensors[-1][0], trace.tokens[1])
     with inspector.hook("blocks.1.attn", torch.zeros_like), inspector.hook("blocks.1.mlp", torch.zeros_like):
         silenced = inspector.trace(noise())
     torch.testing.assert_close(silenced.tokens[2], silenced.tokens[1])
@@ -63,7 +66,7 @@ def test_hooks_read_and_replace():
         inspector.hook("blocks.2.mlp", print).__enter__()
 
 
-def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
+def test_other_size_interpolates_positions_and_shares_weights():
     model = perturbed("vit_tiny_patch16_224", depth=2)
     inspector = inspect(model)
     trace = inspector.trace(noise(), size=(96, 160))
@@ -91,8 +94,8 @@ def test_a_size_of_its_own_interpolates_positions_and_shares_the_weights():
         ("vit_tiny_patch16_224", {"reg_tokens": 4, "no_embed_class": True}, 0),
     ],
 )
-def test_the_position_table_is_the_models_own_rows_of_patches(architecture, changes, prefix):
-    """Every row of a patch and no row of a prefix token, in the model's own order."""
+def test_position_table_has_patch_rows_only(architecture, changes, prefix):
+    """The table has every row of a patch and no row of a prefix token, in the model's order."""
     model = perturbed(architecture, depth=1, **changes)
     table = inspect(model).position_table()
     assert table.shape == (196, 192)
@@ -100,7 +103,7 @@ def test_the_position_table_is_the_models_own_rows_of_patches(architecture, chan
         assert table[patch].equal(model.pos_embed[0, prefix + patch]), patch
 
 
-def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
+def test_size_beyond_memory_is_rejected_before_pass(monkeypatch):
     inspector = inspect(perturbed("vit_tiny_patch16_224", depth=1))
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
     with pytest.raises(
@@ -112,17 +115,17 @@ def test_a_size_beyond_the_memory_is_refused_before_it_is_tried(monkeypatch):
     memory.require_memory(10**18, inspector.device, "Where nothing is known, nothing is refused:")
 
 
-def test_where_the_patch_does_not_divide_the_input_the_unseen_rim_is_left_out():
+def test_pixels_outside_patches_are_cropped_from_view():
     model = perturbed(
         "vit_tiny_patch16_224", depth=1, img_size=100
-    )  # six patches of 16 px, and 4 px that no patch is cut from
+    )  # six patches of 16 px, and 4 px outside all patches
     trace = inspect(model).trace(noise(size=(200, 200)))
     assert (trace.grid.rows, trace.grid.pixels) == (6, (96, 96))
     assert trace.view.picture.shape == (96, 96, 3)
     assert trace.view.box == pytest.approx((0, 0, 192, 192))
 
 
-def test_a_rim_as_wide_as_the_grid_does_not_widen_the_patch():
+def test_wide_uncovered_margin_does_not_change_patch_size():
     inspector = inspect(
         perturbed("vit_tiny_patch16_224", depth=1, img_size=28, patch_size=8)
     )  # three patches and 4 px
@@ -130,12 +133,12 @@ def test_a_rim_as_wide_as_the_grid_does_not_widen_the_patch():
     assert inspector.trace(noise(), size=32).grid.patches == 16
     assert (
         inspector.trace(noise(), size=28).grid == inspector.grid()
-    )  # its own size, though the patch does not divide it
+    )  # the native size is accepted, although the patch does not divide it
     moved = inspector.experiment(noise(), shuffle=1).view.picture
     assert not (moved == inspector.trace(noise()).view.picture).all()
 
 
-def test_nothing_is_left_behind_after_success_and_after_failure():
+def test_pass_leaves_no_hooks_or_modes_behind():
     model = perturbed("vit_tiny_patch16_224", depth=2)
     inspector = inspect(model)
     inspector.trace(noise())

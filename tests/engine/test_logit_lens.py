@@ -1,4 +1,4 @@
-"""The answer forming, against timm's own norm and head, and where it means nothing."""
+"""The logit lens, against timm's own norm and head, and models where a patch has no prediction."""
 
 import math
 
@@ -15,7 +15,7 @@ from vitviz.errors import VitvizError
 
 
 @sweep("construction", CONSTRUCTIONS, quick=QUICK)
-def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(construction):
+def test_last_layer_is_logits_and_shares_differ_by_layer_contributions(construction):
     model = small_model(construction).float()
     inspector = inspect(model)
     trace = inspector.trace(noise())
@@ -31,7 +31,7 @@ def test_the_last_row_is_the_logits_and_shares_differ_by_what_was_written(constr
 
 
 @pytest.mark.parametrize("construction", ["norm, then average", "average, then norm", "EVA-02"])
-def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
+def test_mean_of_last_patch_shares_is_logit(construction):
     model = small_model(construction)
     trace, readout = trace_and_readout(model, pixels_for(model))
     ledger = analyses.logit_terms(trace, readout)
@@ -40,12 +40,13 @@ def test_the_mean_over_patches_of_their_last_shares_is_the_logit(construction):
         trace.logits[2].item(), abs=1e-10
     )
     torch.testing.assert_close(answers.mean(dim=(1, 2)), analyses.lens_shares(ledger)[:, 2])
-    if construction == "norm, then average":  # read afresh, each patch has its own norm, which is the model's
+    # each patch has its own norm, which is the model's norm here
+    if construction == "norm, then average":
         torch.testing.assert_close(analyses.lens_patches(ledger, 2)[-1], answers[-1])
     assert analyses.lens_kind(readout) == "reading"
 
 
-def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
+def test_patch_of_class_token_model_uses_norm_and_both_heads():
     for construction in ("class", "distilled"):
         model = small_model(construction)
         trace, readout = trace_and_readout(model, pixels_for(model))
@@ -62,11 +63,11 @@ def test_a_patch_of_a_class_tokens_model_is_read_with_norm_and_both_heads():
 
 
 @pytest.mark.parametrize("construction", ["class", "distilled", "norm, then average", "average, then norm"])
-def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(construction):
+def test_patch_probabilities_equal_timm_single_patch_results(construction):
     model = small_model(construction)
     trace, readout = trace_and_readout(model, pixels_for(model))
     for depth in range(len(trace.tokens)):
-        found = analyses.lens_probabilities(analyses.logit_terms(trace, readout), depth)
+        probabilities = analyses.lens_probabilities(analyses.logit_terms(trace, readout), depth)
         for row in range(3):
             for col in range(4):
                 token = trace.tokens[depth][trace.grid.token(row, col)]
@@ -75,49 +76,51 @@ def test_each_patchs_probabilities_are_timms_own_one_patch_at_a_time(constructio
                     logits = model.head(y)
                     if construction == "distilled":
                         logits = (logits + model.head_dist(y)) / 2
-                powers = [math.exp(one) for one in logits.tolist()]
-                expected = torch.tensor([one / sum(powers) for one in powers], dtype=found.dtype)
-                torch.testing.assert_close(found[:, row, col], expected, rtol=1e-9, atol=1e-12)
+                powers = [math.exp(logit) for logit in logits.tolist()]
+                expected = torch.tensor([logit / sum(powers) for logit in powers], dtype=probabilities.dtype)
+                torch.testing.assert_close(probabilities[:, row, col], expected, rtol=1e-9, atol=1e-12)
     with pytest.raises(IndexError, match="no tokens at layer 4"):
         analyses.lens_probabilities(analyses.logit_terms(trace, readout), 4)
 
 
-def test_a_patch_that_was_left_out_has_no_answer_and_the_others_keep_their_places():
+def test_removed_patch_has_no_lens_and_others_keep_positions():
     inspector = inspect(small_model("class").float())
     trace = inspector.trace(noise(), ablation=vitviz.Ablation(patches=[0, 5]))
-    found = analyses.lens_probabilities(attribution.checked_logit_terms(inspector, trace), 3)
-    assert found.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
+    probabilities = analyses.lens_probabilities(attribution.checked_logit_terms(inspector, trace), 3)
+    assert probabilities.isnan().all(dim=0).flatten().nonzero().flatten().tolist() == [0, 5]
     kept = attribution.checked_logit_terms(inspector, trace).trace.tokens[3][trace.grid.prefix :]
     with torch.no_grad():
         expected = inspector.model.head(inspector.model.norm(kept)).double().softmax(-1)
-    torch.testing.assert_close(found.flatten(1)[:, list(trace.kept)].mT, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        probabilities.flatten(1)[:, list(trace.kept)].mT, expected, rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
     "construction, reason",
     [("attention pooling", "weighs all patches together"), ("class and mean", "side by side")],
 )
-def test_a_patch_alone_is_not_read_where_that_means_nothing(construction, reason):
+def test_patch_lens_is_rejected_if_patches_are_combined(construction, reason):
     inspector = inspect(small_model(construction).float())
     trace = inspector.trace(noise())
-    for look in (
+    for compute in (
         lambda: vitviz.logit_lens(inspector, trace, patches=True, target=0),
         lambda: attribution.lens_kind(inspector),
     ):
         with pytest.raises(VitvizError, match=f"not applicable, because .*{reason}"):
-            look()
+            compute()
 
 
-def test_a_model_without_a_head_has_no_answer_but_directions():
+def test_model_without_head_supports_directions_only():
     inspector = inspect(small_model("class", num_classes=0).float())
     trace = inspector.trace(noise())
-    for look in (
+    for compute in (
         lambda: vitviz.logit_lens(inspector, trace),
         lambda: vitviz.logit_lens(inspector, trace, form="share"),
         lambda: vitviz.logit_attribution(inspector, trace, 0),
     ):
         with pytest.raises(VitvizError, match="has no classifier"):
-            look()
+            compute()
     direction = torch.randn(24)
     account = vitviz.logit_attribution(inspector, trace, direction)
     assert (

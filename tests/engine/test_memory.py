@@ -1,5 +1,5 @@
-"""A checkpoint that does not fit is refused before anything of it is fetched, read or built, with both
-figures.
+"""A checkpoint that does not fit into memory is rejected before download, reading and building, with both
+sizes.
 """
 
 import subprocess
@@ -19,24 +19,24 @@ from vitviz.server.services.analysis_service import AnalysisService, ServiceSett
 
 
 @pytest.fixture
-def nothing_is_touched(monkeypatch):
-    """Fails a test that downloads, reads a file's tensors or builds a model."""
+def forbid_loading(monkeypatch):
+    """Make any download, read of tensors or building of a model fail the test."""
 
-    def touched(*args, **kwargs):
+    def fail(*args, **kwargs):
         raise AssertionError(f"was called: {args[:2]}")
 
-    monkeypatch.setattr(downloads, "fetch", touched)
+    monkeypatch.setattr(downloads, "fetch", fail)
     monkeypatch.setattr(downloads, "cached_weights", lambda location: None)
-    monkeypatch.setattr(loading, "read_tensors", touched)
-    monkeypatch.setattr(timm, "create_model", touched)
+    monkeypatch.setattr(loading, "read_tensors", fail)
+    monkeypatch.setattr(timm, "create_model", fail)
 
 
-def free(monkeypatch, machine, device=None):
+def set_free_memory(monkeypatch, machine, device=None):
     monkeypatch.setattr(memory, "free_bytes", lambda where: machine if where.type == "cpu" else device)
 
 
-def test_a_checkpoint_of_the_hub_is_refused_before_its_download(monkeypatch, nothing_is_touched):
-    free(monkeypatch, 2 * 10**9)
+def test_hub_checkpoint_is_rejected_before_download(monkeypatch, forbid_loading):
+    set_free_memory(monkeypatch, 2 * 10**9)
     with pytest.raises(
         OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.0 GB are free\. Nothing was loaded"
     ) as error:
@@ -46,8 +46,8 @@ def test_a_checkpoint_of_the_hub_is_refused_before_its_download(monkeypatch, not
     )
 
 
-def test_figures_that_seem_to_fit_are_explained(monkeypatch, nothing_is_touched):
-    free(monkeypatch, 2_600_000_000)
+def test_memory_message_explains_reserve(monkeypatch, forbid_loading):
+    set_free_memory(monkeypatch, 2_600_000_000)
     with pytest.raises(
         OutOfMemory, match=r"needs about 2\.4 GB, but only 2\.6 GB are free, a fifth of which is kept"
     ):
@@ -55,42 +55,40 @@ def test_figures_that_seem_to_fit_are_explained(monkeypatch, nothing_is_touched)
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "pth"])
-def test_a_file_is_refused_before_it_is_read(ending, monkeypatch, tmp_path, request):
+def test_file_is_rejected_before_reading(ending, monkeypatch, tmp_path, request):
     model, path = small(), tmp_path / f"mine.{ending}"
     saved(model, path) if ending == "safetensors" else torch.save(model.state_dict(), path)
-    request.getfixturevalue("nothing_is_touched")
+    request.getfixturevalue("forbid_loading")
     count = sum(tensor.numel() for tensor in model.state_dict().values())
-    free(monkeypatch, 8 * count)  # without the fifth that is kept
+    set_free_memory(monkeypatch, 8 * count)  # without the fifth that is kept free
     with pytest.raises(OutOfMemory, match=r"mine\.\w+ with 0\.4\d+ million"):
         loading.load(find_checkpoint(str(path)))
-    free(monkeypatch, int(11 * count))
+    set_free_memory(monkeypatch, int(11 * count))
     with pytest.raises(AssertionError, match="was called"):
         loading.load(find_checkpoint(str(path)))
 
 
-def test_a_repository_of_which_nothing_is_known_is_refused_at_its_first_bytes(
-    monkeypatch, nothing_is_touched
-):
-    free(monkeypatch, 10**9)
-    told = []
+def test_unknown_repository_is_rejected_at_first_bytes(monkeypatch, forbid_loading):
+    set_free_memory(monkeypatch, 10**9)
+    events = []
 
-    def arriving(checkpoint, progress):
+    def report_progress(checkpoint, progress):
         progress(1, 700_000_000)
-        told.append("all of it")
+        events.append("all of it")
 
-    monkeypatch.setattr(loading, "files_of", arriving)
+    monkeypatch.setattr(loading, "files_of", report_progress)
     with pytest.raises(
         OutOfMemory, match=r"somebody/something with 175 million parameters needs about 1\.4 GB"
     ):
         loading.load(
-            find_checkpoint("somebody/something"), progress=lambda done, total: told.append((done, total))
+            find_checkpoint("somebody/something"), progress=lambda done, total: events.append((done, total))
         )
-    assert told == []
+    assert events == []
 
 
-def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch, nothing_is_touched):
+def test_device_memory_must_hold_model_once(monkeypatch, forbid_loading):
     checkpoint, cuda = find_checkpoint("vit_large_patch16_224.augreg_in21k"), torch.device("cuda:0")
-    free(monkeypatch, 64 * 10**9, 10**9)
+    set_free_memory(monkeypatch, 64 * 10**9, 10**9)
     with pytest.raises(
         OutOfMemory, match=r"on cuda:0 needs about 1\.2 GB, but only 1\.0 GB are free.*--device cpu"
     ):
@@ -99,18 +97,18 @@ def test_a_device_with_memory_of_its_own_has_to_hold_the_model_once(monkeypatch,
         loading.load(checkpoint, device=cuda, dtype=torch.bfloat16)
 
 
-def test_the_page_keeps_what_it_shows(monkeypatch):
+def test_page_keeps_current_model_after_memory_error(monkeypatch):
     service = AnalysisService(ServiceSettings(device="cpu"))
-    picture = service.pictures.sample("chelsea")
-    key = service.look(picture, "vitviz-tiny")
+    image = service.pictures.sample("chelsea")
+    key = service.look(image, "vitviz-tiny")
     before = service.subject(key).trace
-    free(monkeypatch, 10**9)
+    set_free_memory(monkeypatch, 10**9)
     with pytest.raises(OutOfMemory, match="needs about 2.4 GB, but only 1.0 GB are free"):
-        service.look(picture, "vit_large_patch16_224.augreg_in21k")
+        service.look(image, "vit_large_patch16_224.augreg_in21k")
     assert service.subject(key).trace is before
 
 
-def test_a_containers_limit_counts_and_pages_that_can_be_dropped_do_not(tmp_path, monkeypatch):
+def test_container_limit_counts_without_reclaimable_pages(tmp_path, monkeypatch):
     assert memory.free_in_the_container(tmp_path) is None
     for name, text in (
         ("max", "max\n"),
@@ -125,7 +123,7 @@ def test_a_containers_limit_counts_and_pages_that_can_be_dropped_do_not(tmp_path
     assert memory.free_bytes(torch.device("cpu")) == 11500
 
 
-def test_an_older_container_says_it_in_other_files(tmp_path):
+def test_container_limit_of_cgroup_v1_is_read(tmp_path):
     (tmp_path / "memory").mkdir()
     for name, text in (
         ("limit_in_bytes", "16000"),
@@ -138,8 +136,8 @@ def test_an_older_container_says_it_in_other_files(tmp_path):
 
 @pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
-def test_loading_takes_what_is_said(tmp_path):
-    """The peak of a process of its own over what it held before, in units of what `bytes_to_load` says."""
+def test_loading_uses_predicted_memory(tmp_path):
+    """The peak of a separate process above its initial memory, relative to `bytes_to_load`."""
     model, path = (
         timm.create_model("vit_small_patch16_224", pretrained=False, depth=36),
         tmp_path / "mine.pth",
@@ -155,11 +153,13 @@ load.load(checkpoint)
 print((kib("VmHWM") - before) * 1024)
 """
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    said = memory.bytes_to_load(sum(parameter.numel() for parameter in model.parameters()))
-    assert 0.9 * said < int(printed) < 1.15 * said, f"{int(printed) / said:.2f} of what is said"
+    predicted = memory.bytes_to_load(sum(parameter.numel() for parameter in model.parameters()))
+    assert 0.9 * predicted < int(printed) < 1.15 * predicted, (
+        f"{int(printed) / predicted:.2f} of what is said"
+    )
 
 
-TAKEN = """
+MEASURE_PEAKS = """
 import ctypes, gc, re, vitviz
 from vitviz.server.services.work import DRAWN
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
@@ -180,7 +180,9 @@ print(shares(lambda: figure.file("png", 250, 300), DRAWN * figure.pixels(250, 30
 
 @pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
-def test_a_pass_and_a_drawing_take_what_the_room_for_all_counts_them_as():
-    printed = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, check=True).stdout
+def test_pass_and_drawing_use_predicted_memory():
+    printed = subprocess.run(
+        [sys.executable, "-c", MEASURE_PEAKS], capture_output=True, text=True, check=True
+    ).stdout
     shares = [float(line) for line in printed.split()]
     assert all(0.5 < share < 1.25 for share in shares), f"{shares} of what is said"
