@@ -1,6 +1,7 @@
-"""Everything public on a GPU, or on a pretended one: nothing is mixed with the CPU's tensors, nothing read by
-NumPy unasked, all equals the CPU, and what makes the host wait is counted. `tests/gpu.md` says what a real
-one must show.
+"""All public functions on a GPU or a fake GPU: results equal the CPU's, devices are not mixed, and host
+waits are counted.
+
+`tests/gpu.md` describes what a real GPU must show.
 """
 
 import dataclasses
@@ -27,58 +28,58 @@ from vitviz.views import VIEWS, Needs, ViewContext
 from vitviz.views.trial import compute
 
 REAL = torch.cuda.is_available()
-PICTURE, OTHER = vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")
-BOTH, EXPENSIVE = (
-    [PICTURE, OTHER],
+IMAGE, OTHER = vitviz.sample_image("chelsea"), vitviz.sample_image("coffee")
+IMAGES, EXPENSIVE = (
+    [IMAGE, OTHER],
     {"smallest_part": 1},
-)  # a picture of it costs as much as twenty of the others
-TAKEN = Ablation(heads=[(1, 1)], mlps=[2], patches=[0, 5])
+)  # one image costs as much as twenty of the other measures
+ABLATION = Ablation(heads=[(1, 1)], mlps=[2], patches=[0, 5])
 
 
-def on_device(inspector):
-    """A trace that stays where the model is, as a survey's do."""
-    prepared = prepare(open_image(PICTURE), inspector.preprocessing)
+def trace_on_device(inspector):
+    """Return a trace that stays on the model's device, as in a survey."""
+    prepared = prepare(open_image(IMAGE), inspector.preprocessing)
     return inspector.traces([prepared], inspector.preprocessing.size, keep_on_device=True)[0]
 
 
-def in_words(inspector):
+def with_text_classes(inspector):
     vectors = torch.randn(9, len(inspector.labels), generator=torch.Generator().manual_seed(0))
     return inspector.with_classes(vitviz.Classes([f"word {number}" for number in range(9)], vectors))
 
 
-ASKED = {
-    "trace": lambda i: i.trace(PICTURE),
-    "another size": lambda i: i.trace(PICTURE, size=96),
-    "taken away": lambda i: i.trace(PICTURE, ablation=TAKEN),
-    "painted": lambda i: i.trace(PICTURE, ablation=Ablation(patches=[0, 5], patches_as="blur")),
-    "patched in": lambda i: i.trace(PICTURE, ablation=Ablation(at=2, other="coffee")),
-    "shuffled": lambda i: i.experiment(PICTURE, shuffle=1, positions=False),
-    "effects": lambda i: i.effects(PICTURE, 0),
-    "one layer's effects": lambda i: i.layer_effects(PICTURE, 1),
-    "final norm": lambda i: i.final_norm(i.trace(PICTURE), 2),
-    "readout": lambda i: i.readout(i.trace(PICTURE)),
+FUNCTIONS = {
+    "trace": lambda i: i.trace(IMAGE),
+    "another size": lambda i: i.trace(IMAGE, size=96),
+    "taken away": lambda i: i.trace(IMAGE, ablation=ABLATION),
+    "painted": lambda i: i.trace(IMAGE, ablation=Ablation(patches=[0, 5], patches_as="blur")),
+    "patched in": lambda i: i.trace(IMAGE, ablation=Ablation(at=2, other="coffee")),
+    "shuffled": lambda i: i.experiment(IMAGE, shuffle=1, positions=False),
+    "effects": lambda i: i.effects(IMAGE, 0),
+    "one layer's effects": lambda i: i.layer_effects(IMAGE, 1),
+    "final norm": lambda i: i.final_norm(i.trace(IMAGE), 2),
+    "readout": lambda i: i.readout(i.trace(IMAGE)),
     "positions": vitviz.position_similarity,
     "filters": vitviz.embedding_filters,
-    "evidence": lambda i: vitviz.logit_attribution(i, on_device(i), 0),
-    "lens": lambda i: vitviz.logit_lens(i, on_device(i)),
-    "lens of patches": lambda i: vitviz.logit_lens(i, i.trace(PICTURE), form="share", patches=True, target=0),
-    "distance": lambda i: analyses.attention_distance(on_device(i)),
-    "rollout": lambda i: analyses.rollout(on_device(i), discard=0.5, fusion="max"),
-    "norms": lambda i: analyses.token_norms(on_device(i)),
-    "similarity": lambda i: analyses.token_similarity(on_device(i), 3, 5),
-    "components": lambda i: analyses.token_components([on_device(i)], 3).scores.abs(),
-    "sweep": lambda i: analyses.sweep(on_device(i)),
-    "writers": lambda i: vitviz.upstream_contributions(i, i.trace(PICTURE), 0, 3, 1),
-    "score account": lambda i: vitviz.attention_score_attribution(i, i.trace(PICTURE), 3, 1, 5, 7),
-    "paths": lambda i: vitviz.attribution_paths(i, i.trace(PICTURE), 0),
-    "edge effects": lambda i: vitviz.edge_ablation(i, i.trace(PICTURE), 0, count=3).effects,
-    "dropped": lambda i: vitviz.perturbation(i, PICTURE, draws=2).probability,
-    "trial": lambda i: vitviz.faithfulness(i, PICTURE, 0, ["ledger", "frozen"], draws=2).curves,
-    **{f"map: {name}": lambda i, name=name: vitviz.saliency(i, PICTURE, 0, method=name).map
+    "evidence": lambda i: vitviz.logit_attribution(i, trace_on_device(i), 0),
+    "lens": lambda i: vitviz.logit_lens(i, trace_on_device(i)),
+    "lens of patches": lambda i: vitviz.logit_lens(i, i.trace(IMAGE), form="share", patches=True, target=0),
+    "distance": lambda i: analyses.attention_distance(trace_on_device(i)),
+    "rollout": lambda i: analyses.rollout(trace_on_device(i), discard=0.5, fusion="max"),
+    "norms": lambda i: analyses.token_norms(trace_on_device(i)),
+    "similarity": lambda i: analyses.token_similarity(trace_on_device(i), 3, 5),
+    "components": lambda i: analyses.token_components([trace_on_device(i)], 3).scores.abs(),
+    "sweep": lambda i: analyses.sweep(trace_on_device(i)),
+    "writers": lambda i: vitviz.upstream_contributions(i, i.trace(IMAGE), 0, 3, 1),
+    "score account": lambda i: vitviz.attention_score_attribution(i, i.trace(IMAGE), 3, 1, 5, 7),
+    "paths": lambda i: vitviz.attribution_paths(i, i.trace(IMAGE), 0),
+    "edge effects": lambda i: vitviz.edge_ablation(i, i.trace(IMAGE), 0, count=3).effects,
+    "dropped": lambda i: vitviz.perturbation(i, IMAGE, draws=2).probability,
+    "trial": lambda i: vitviz.faithfulness(i, IMAGE, 0, ["ledger", "frozen"], draws=2).curves,
+    **{f"map: {name}": lambda i, name=name: vitviz.saliency(i, IMAGE, 0, method=name).map
        for name in vitviz.METHODS},
-    **{f"measure: {name}": lambda i, name=name: vitviz.survey(BOTH[: EXPENSIVE.get(name)], i, [name]).sums
+    **{f"measure: {name}": lambda i, name=name: vitviz.survey(IMAGES[: EXPENSIVE.get(name)], i, [name]).sums
        for name in MEASURES if name not in ("accuracy", "words")},
-    "words": lambda i: vitviz.survey(BOTH, in_words(i), ["words"]).words,
+    "words": lambda i: vitviz.survey(IMAGES, with_text_classes(i), ["words"]).words,
 }  # fmt: skip
 
 
@@ -87,67 +88,74 @@ def cpu():
     return vitviz.load("vitviz-tiny", device="cpu")
 
 
-def there():
+def gpu_context():
     return nullcontext(copies) if REAL else fake_gpu()
 
 
 @pytest.fixture(scope="module")
 def gpu():
-    with there():
+    with gpu_context():
         return vitviz.load("vitviz-tiny", device="cuda:0")
 
 
-def same(found, wanted, at="", near=1e-3):
-    """Number by number, to 1e-3 of the largest, or as `near` says; on the CPU or not."""
-    if isinstance(wanted, torch.Tensor | np.ndarray | float):
-        found = (
-            found.inner if isinstance(found, OnDevice) else found.cpu() if hasattr(found, "cpu") else found
+def assert_same(actual, expected, at="", near=1e-3):
+    """Compare numbers to 1e-3 of the largest, or to `near`, on any device."""
+    if isinstance(expected, torch.Tensor | np.ndarray | float):
+        actual = (
+            actual.inner
+            if isinstance(actual, OnDevice)
+            else actual.cpu()
+            if hasattr(actual, "cpu")
+            else actual
         )
-        found, wanted = np.asarray(found, float), np.asarray(wanted, float)
-        most = np.nanmax(np.abs(wanted), initial=1e-6)
-        least = 1e-5 if at.endswith(("gap", "unexplained")) else 1e-6  # what roundings leave
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=max(near * most, least), err_msg=at)
-    elif isinstance(wanted, Mapping):
-        assert found.keys() == wanted.keys()
-        for name in wanted:
-            same(found[name], wanted[name], f"{at} {name}", near)
-    elif isinstance(wanted, list) and wanted and all(isinstance(one, float) for one in wanted):
-        same(np.array(found), np.array(wanted), at, near)
-    elif isinstance(wanted, list | tuple):
-        assert len(found) == len(wanted)
-        for number, pair in enumerate(zip(found, wanted, strict=True)):
-            same(*pair, f"{at}[{number}]", near)
-    elif isinstance(wanted, str | int | None):
-        assert found == wanted, at
-    elif dataclasses.is_dataclass(wanted):
-        for name, value in vars(wanted).items():
+        actual, expected = np.asarray(actual, float), np.asarray(expected, float)
+        largest = np.nanmax(np.abs(expected), initial=1e-6)
+        least = 1e-5 if at.endswith(("gap", "unexplained")) else 1e-6  # rounding errors
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=max(near * largest, least), err_msg=at)
+    elif isinstance(expected, Mapping):
+        assert actual.keys() == expected.keys()
+        for name in expected:
+            assert_same(actual[name], expected[name], f"{at} {name}", near)
+    elif isinstance(expected, list) and expected and all(isinstance(item, float) for item in expected):
+        assert_same(np.array(actual), np.array(expected), at, near)
+    elif isinstance(expected, list | tuple):
+        assert len(actual) == len(expected)
+        for number, pair in enumerate(zip(actual, expected, strict=True)):
+            assert_same(*pair, f"{at}[{number}]", near)
+    elif isinstance(expected, str | int | None):
+        assert actual == expected, at
+    elif dataclasses.is_dataclass(expected):
+        for name, value in vars(expected).items():
             if name not in ("milliseconds", "deviation", "device", "said"):
-                same(getattr(found, name), value, f"{at}.{name}", near)
+                assert_same(getattr(actual, name), value, f"{at}.{name}", near)
 
 
 @sweep(
-    "name", ASKED, quick=["trace", "taken away", "evidence", "rollout", "map: frozen", "measure: distance"]
+    "name",
+    FUNCTIONS,
+    quick=["trace", "taken away", "evidence", "rollout", "map: frozen", "measure: distance"],
 )
-def test_all_that_is_public_equals_the_cpu(name, cpu, gpu, monkeypatch):
-    monkeypatch.setattr(sufficient_edges, "KEPT", (0.0, 0.5, 1.0))  # a pass more says nothing about places
-    with there():
-        found = ASKED[name](gpu)
-    same(found, ASKED[name](cpu), name)
+def test_public_function_equals_cpu(name, cpu, gpu, monkeypatch):
+    # more passes show nothing further about devices
+    monkeypatch.setattr(sufficient_edges, "KEPT", (0.0, 0.5, 1.0))
+    with gpu_context():
+        actual = FUNCTIONS[name](gpu)
+    assert_same(actual, FUNCTIONS[name](cpu), name)
 
 
 @sweep("view", VIEWS, quick=[view for view in VIEWS if view.slug == "rollout"], ids=lambda view: view.slug)
-def test_every_item_of_a_view_equals_the_cpu(view, cpu, gpu):
+def test_every_view_item_equals_cpu(view, cpu, gpu):
     if view.needs is Needs.SET:
-        pytest.skip("of surveys, whose measures are compared above")
+        pytest.skip("surveys are covered by the measures above")
     subjects = {}
     for inspector in (cpu, gpu):
-        with there() if inspector is gpu else nullcontext():
-            subjects[inspector] = subject = ViewContext(inspector, inspector.trace(PICTURE))
+        with gpu_context() if inspector is gpu else nullcontext():
+            subjects[inspector] = subject = ViewContext(inspector, inspector.trace(IMAGE))
             settings = view.settings({}, subject.about)
             subjects[inspector] = {
                 item.name: view.item(subject, item.name, settings) for item in view.items if item.in_export
             }
-    same(subjects[gpu], subjects[cpu], view.slug)
+    assert_same(subjects[gpu], subjects[cpu], view.slug)
 
 
 @sweep(
@@ -156,18 +164,19 @@ def test_every_item_of_a_view_equals_the_cpu(view, cpu, gpu):
     quick=[view for view in VIEWS if view.slug == "rollout"],
     ids=lambda view: view.slug,
 )
-def test_every_print_equals_the_cpus(view, cpu, gpu, fast_faithfulness):  # every method is compared above
-    found = {}
+def test_every_figure_equals_cpu(view, cpu, gpu, fast_faithfulness):  # every method is compared above
+    figures = {}
     for inspector in (cpu, gpu):
-        with there() if inspector is gpu else nullcontext():
-            found[inspector] = vitviz.figure(view.slug, inspector, inspector.trace(PICTURE), detail=True)
-            drawn = found[inspector].svg()
+        with gpu_context() if inspector is gpu else nullcontext():
+            figures[inspector] = vitviz.figure(view.slug, inspector, inspector.trace(IMAGE), detail=True)
+            drawn = figures[inspector].svg()
         assert drawn.startswith(b"<?xml")
-    assert found[gpu].caption == found[cpu].caption
-    same(found[gpu].spec, found[cpu].spec, view.slug, near=1.01 / 255)  # walls are of bytes
+    assert figures[gpu].caption == figures[cpu].caption
+    # maps are stored as bytes
+    assert_same(figures[gpu].spec, figures[cpu].spec, view.slug, near=1.01 / 255)
 
 
-ENDPOINTS = {  # what a program asks beyond the picture, where the defaults take long
+ENDPOINTS = {  # arguments besides the image, for endpoints whose defaults take long
     "without": {"without": "heads=2.1 patches=0.5"},
     "figure": {"detail": True},
     "film": {"over": "layers", "width": 320, "seconds": 0.1},
@@ -176,45 +185,46 @@ ENDPOINTS = {  # what a program asks beyond the picture, where the defaults take
 
 
 @pytest.fixture(scope="module")
-def servers():
-    """The endpoints of a server on the CPU and of one on the GPU."""
-    found = {}
-    for device, where in (("cpu", nullcontext), ("cuda:0", there)):
+def endpoints_by_device():
+    """Return the endpoints of a server on the CPU and of a server on the GPU."""
+    by_device = {}
+    for device, where in (("cpu", nullcontext), ("cuda:0", gpu_context)):
         with where():
             service = AnalysisService(ServiceSettings(device=device))
             derived = {view.slug: endpoint(view, Endpoints(service)) for view in views_with_endpoints()}
-            found[device] = {name: getattr(Endpoints(service), name) for name in PUBLIC} | derived
-    return found["cpu"], found["cuda:0"]
+            by_device[device] = {name: getattr(Endpoints(service), name) for name in PUBLIC} | derived
+    return by_device["cpu"], by_device["cuda:0"]
 
 
 @sweep("name", [*PUBLIC, *(view.slug for view in views_with_endpoints())], quick=["rollout"])
-def test_every_endpoint_answers_as_the_cpus(name, servers, monkeypatch):
+def test_every_endpoint_equals_cpu(name, endpoints_by_device, monkeypatch):
     monkeypatch.setattr(
         compute, "evaluate_methods", partial(compute.evaluate_methods, shares=(0.0, 0.5, 1.0), draws=2)
     )
-    given = ENDPOINTS.get(name, {})
-    if "image" in inspect.signature(servers[0][name]).parameters:
-        given = {"image": "chelsea", **given}
-    with there():
-        found = servers[1][name](**given)
-        found = found if isinstance(found, dict | list) else [*found][-1]  # of a stream, the whole result
-    wanted = servers[0][name](**given)
-    wanted = wanted if isinstance(wanted, dict | list) else [*wanted][-1]
-    if name in ("film", "figure"):  # encoded: what stands in them is compared above
-        assert len(found.pop("data")) > 1000 < len(wanted.pop("data"))
-    same(found, wanted, name)
+    arguments = ENDPOINTS.get(name, {})
+    if "image" in inspect.signature(endpoints_by_device[0][name]).parameters:
+        arguments = {"image": "chelsea", **arguments}
+    with gpu_context():
+        actual = endpoints_by_device[1][name](**arguments)
+        # of a stream, the last result
+        actual = actual if isinstance(actual, dict | list) else [*actual][-1]
+    expected = endpoints_by_device[0][name](**arguments)
+    expected = expected if isinstance(expected, dict | list) else [*expected][-1]
+    if name in ("film", "figure"):  # encoded; the contents are compared above
+        assert len(actual.pop("data")) > 1000 < len(expected.pop("data"))
+    assert_same(actual, expected, name)
 
 
-@pytest.mark.skipif(REAL, reason="counted on the pretended one")
-def test_how_often_the_host_waits_for_a_picture_is_known(gpu):
-    """A trace brings q, k, v of 8 layers, 9 depths of tokens and what was written; each copy is a wait. More
-    of them is slower on a GPU, and seen here.
+@pytest.mark.skipif(REAL, reason="counted on the fake GPU")
+def test_host_waits_per_trace_are_limited(gpu):
+    """A trace copies q, k, v of 8 layers, tokens at 9 positions and the branch outputs. Each copy is a wait
+    of the host.
     """
     with fake_gpu():
-        gpu.trace(PICTURE)  # the first proves what it captures
+        gpu.trace(IMAGE)  # the first trace includes the attention check
         copies.clear()
-        gpu.trace(PICTURE)
+        gpu.trace(IMAGE)
         assert sum(copies.values()) <= 54
         copies.clear()
-        on_device(gpu)
-        assert sum(copies.values()) <= 12, "a survey's trace stays there"
+        trace_on_device(gpu)
+        assert sum(copies.values()) <= 12, "the trace of a survey stays on the device"

@@ -1,8 +1,8 @@
-"""What the classifier reads, against the gradients of the logits with respect to the tokens behind the last
-block.
+"""Readouts of the classifier against gradients of the logits with respect to the tokens after the last
+layer.
 
-Autograd knows nothing of a description: along every feature, a token's part of the logits' gradient is its
-part of what is read, because whatever follows the pooling treats all tokens' parts of a feature alike.
+Along every feature, a token's fraction of the logit gradient is its weight in the readout, because
+everything after the pooling treats all tokens alike.
 """
 
 from dataclasses import replace
@@ -59,8 +59,8 @@ POOLED = {
 }
 
 
-def gradient(model, trace):
-    """d logit / d token "token feature", behind the norm before the pooling, by autograd alone."""
+def readout_gradient(model, trace):
+    """Return d logit / d token, shape (token, feature), after the norm before the pooling, by autograd."""
     with torch.no_grad():
         tokens = model.norm(trace.tokens[-1][None])
     tokens.requires_grad_(True)
@@ -69,13 +69,14 @@ def gradient(model, trace):
 
 
 @pytest.mark.parametrize("case", POOLED)
-def test_auto_is_the_tokens_part_of_the_logits_gradient(case):
+def test_readout_weights_equal_gradient_fractions(case):
     name, changes = POOLED[case]
     model = small(name, **changes)
     trace = inspect(model).trace(noise())
     assert trace.pool == trace.readout.name == case.partition(",")[0]
-    found = gradient(model, trace)
-    expected = (found / found.sum(dim=0)).mean(dim=1)  # of each feature, which part comes from which token
+    token_gradients = readout_gradient(model, trace)
+    # per feature, the fraction of each token
+    expected = (token_gradients / token_gradients.sum(dim=0)).mean(dim=1)
     torch.testing.assert_close(query_weights(trace), expected, atol=1e-5, rtol=0)
     assert query_weights(trace).sum().item() == pytest.approx(1)
     rows = np.stack(
@@ -86,35 +87,36 @@ def test_auto_is_the_tokens_part_of_the_logits_gradient(case):
     )
 
 
-def test_two_heads_read_two_tokens():
+def test_distilled_model_reads_two_tokens():
     model = small("deit_tiny_distilled_patch16_224")
     inspector = inspect(model)
     trace = inspector.trace(noise())
-    found = gradient(model, trace)
+    token_gradients = readout_gradient(model, trace)
     assert trace.pool == "class and distillation" and trace.readout.joined == "heads"
-    torch.testing.assert_close(found[0], 0.5 * model.head.weight[3].double())  # each head's logit counts half
-    torch.testing.assert_close(found[1], 0.5 * model.head_dist.weight[3].double())
-    assert not found[2:].any()
+    # each head's logit counts half
+    torch.testing.assert_close(token_gradients[0], 0.5 * model.head.weight[3].double())
+    torch.testing.assert_close(token_gradients[1], 0.5 * model.head_dist.weight[3].double())
+    assert not token_gradients[2:].any()
 
 
-def test_rollout_of_a_distilled_model_asks_from_the_class_token():
+def test_rollout_of_distilled_model_starts_at_class_token():
     trace = inspect(small("deit_tiny_distilled_patch16_224")).trace(noise())
     assert query_weights(trace).nonzero().flatten().tolist() == [0]
     assert query_weights(trace, "distillation").nonzero().flatten().tolist() == [1]
 
 
-def test_each_picture_of_a_batch_has_its_own_maximum():
+def test_max_pooling_is_per_image_in_batch():
     model = small(global_pool="max")
     inspector = inspect(model)
-    both = inspector.traces(
+    batch = inspector.traces(
         [prepare(open_image(noise(seed)), inspector.preprocessing) for seed in (0, 1)], (32, 32)
     )
-    for seed, trace in enumerate(both):
+    for seed, trace in enumerate(batch):
         torch.testing.assert_close(trace.read, inspector.trace(noise(seed)).read)
-    assert not torch.equal(both[0].read, both[1].read)
+    assert not torch.equal(batch[0].read, batch[1].read)
 
 
-def test_tokens_with_the_same_maximum_share_it():
+def test_tokens_with_equal_maximum_share_weight():
     tokens = torch.tensor([[9.0, 9.0], [1.0, 5.0], [3.0, 5.0], [3.0, 0.0]])
     readout = Readout.by_name("max", Grid(1, 3, (8, 8), ("class",)))
     assert readout.shares(tokens).tolist() == [0, 0.25, 0.5, 0.25]
@@ -127,21 +129,21 @@ ATTENTION = [
     {"global_pool": "prr", **BARE},
     {"global_pool": "map", **REGISTERS},
     {"global_pool": "map", "pool_include_prefix": True},
-    {"architecture": "eva02_tiny_patch14_224", "global_pool": "map"},  # with its class token, as PE has it
+    {"architecture": "eva02_tiny_patch14_224", "global_pool": "map"},  # with its class token, as in PE
 ]
 
 
 @pytest.mark.parametrize("changes", ATTENTION, ids=str)
-def test_attention_pooling_is_read_with_its_own_weights(changes):
+def test_attention_pooling_weights_are_used(changes):
     model = small(**changes)
     trace = inspect(model).trace(noise())
     expected = torch.zeros(trace.grid.tokens, dtype=torch.float64)
     attention = trace.pooling
-    made = torch.softmax(attention.q.double() @ attention.k.double().mT * attention.scale, -1)
-    read = made.mean(dim=0)  # over the heads
+    weights = torch.softmax(attention.q.double() @ attention.k.double().mT * attention.scale, -1)
+    mean_weights = weights.mean(dim=0)  # over the heads
     first_only = changes["global_pool"] == "map" or "class_token" not in changes
     assert attention.q.shape[1] == (1 if first_only else trace.grid.tokens)
-    expected[-read.shape[1] :] = read.mean(dim=0)
+    expected[-mean_weights.shape[1] :] = mean_weights.mean(dim=0)
     torch.testing.assert_close(query_weights(trace), expected, atol=1e-6, rtol=0)
     assert (
         trace.pool == "attention"
@@ -153,20 +155,20 @@ def test_attention_pooling_is_read_with_its_own_weights(changes):
     ("name", "changes"),
     [("beit_base_patch16_224", {}), ("vit_relpos_small_patch16_224", {"class_token": True})],
 )
-def test_whatever_else_they_are_told_these_read_their_first_token(name, changes):
+def test_beit_and_relpos_read_first_token_regardless_of_global_pool(name, changes):
     model = small(name, global_pool="token", **changes)
-    model.global_pool = "max"  # as who takes a model over may set it
+    model.global_pool = "max"  # as another author may set it
     trace = inspect(model).trace(noise())
-    found = gradient(model, trace)
-    assert trace.pool == "class" and found[0].any() and not found[1:].any()
+    token_gradients = readout_gradient(model, trace)
+    assert trace.pool == "class" and token_gradients[0].any() and not token_gradients[1:].any()
 
 
-def test_a_classifier_of_every_token_is_refused():
+def test_classifier_of_every_token_is_rejected():
     with pytest.raises(UnsupportedModel, match="reads every token by itself"):
         inspect(small(global_pool="")).trace(noise())
 
 
-def test_features_that_are_not_pooled_are_read_by_convention():
+def test_unpooled_features_use_conventional_readout():
     inspector = inspect(small(global_pool="", num_classes=0))
     trace = inspector.trace(noise())
     assert trace.pool == "none" and query_weights(trace)[0] == 1
@@ -182,34 +184,34 @@ def test_features_that_are_not_pooled_are_read_by_convention():
     )
 
 
-def test_a_class_token_that_is_not_there_is_not_read():
+def test_missing_class_token_is_rejected():
     model = small(**BARE, global_pool="avg")
     model.global_pool = "token"
     with pytest.raises(UnsupportedModel, match="pools its tokens by 'token'"):
         inspect(model).trace(noise())
 
 
-class Odd(VisionTransformer):
-    """Says that it reads the class token, and reads the last patch."""
+class LastPatchPooling(VisionTransformer):
+    """A model that declares a class-token readout and pools the last patch."""
 
     def pool(self, x, pool_type=None):
         return x[:, -1]
 
 
-def test_a_model_that_does_something_else_is_refused():
+def test_model_with_undeclared_readout_is_rejected():
     with pytest.raises(UnsupportedModel, match="cannot be told: it is not the 'class'"):
-        inspect(Odd(**SMALL).eval()).trace(noise())
+        inspect(LastPatchPooling(**SMALL).eval()).trace(noise())
 
 
 @pytest.mark.parametrize(
     "name", ["vit_base_patch16_siglip_224", "vit_small_patch16_dinov3", "vit_tiny_r_s16_p8_224"]
 )
-def test_genuine_settings_are_proven(name):
+def test_readout_of_genuine_configs_is_verified(name):
     model = perturbed(name, **({} if "r_s16" in name else {"depth": 1}))
     readouts.check_readout(model, inspect(model).trace(noise()).readout, inspect(model).grid(), name)
 
 
-def test_an_unknown_readout_is_said():
+def test_unknown_readout_is_reported():
     trace = inspect(small()).trace(noise())
     for changes in ({"pool": "bogus", "readout": None}, {"pool": "max", "readout": None}):
         with pytest.raises(VitvizError, match="Choose 'mean', or a patch"):

@@ -1,4 +1,4 @@
-"""DINOv2's readout against transformers': class token and mean of the patches side by side."""
+"""DINOv2's readout against transformers: class token and mean of the patches, concatenated."""
 
 import pytest
 import torch
@@ -16,8 +16,8 @@ from vitviz.views import ViewContext
 from vitviz.views.rollout import RolloutView
 
 
-def dinov2(folder, registers=0):
-    """transformers' own classifier, saved; its gradient; and what vitviz makes of the folder."""
+def dinov2_case(folder, registers=0):
+    """Return transformers' own classifier and an inspector of its saved folder."""
     options = {
         "hidden_size": 64,
         "num_hidden_layers": 2,
@@ -44,8 +44,8 @@ def dinov2(folder, registers=0):
 
 
 @pytest.mark.parametrize("registers", [0, 3])
-def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp_path, registers):
-    model, inspector = dinov2(tmp_path, registers)
+def test_dinov2_readout_concatenates_class_token_and_mean(tmp_path, registers):
+    model, inspector = dinov2_case(tmp_path, registers)
     trace = inspector.trace(noise())
     kept = {}
     base = next(module for name, module in model.named_children() if name != "classifier")
@@ -55,10 +55,11 @@ def test_dinov2_reads_class_token_and_mean_side_by_side_as_transformers_does(tmp
     logits = model(prepare(open_image(noise()), inspector.preprocessing).tensor[None]).logits
     torch.testing.assert_close(trace.logits, logits[0].detach(), atol=1e-4, rtol=0)
     logits[0, 3].backward()
-    found, head = kept["last"].grad[0].double(), model.classifier.weight[3].detach().double()
-    parts = torch.stack([found / head[:64], found / head[64:]])  # of the left half of y, and of the right
+    token_gradients, head = kept["last"].grad[0].double(), model.classifier.weight[3].detach().double()
+    # of the left half of the features, and of the right half
+    parts = torch.stack([token_gradients / head[:64], token_gradients / head[64:]])
     expected = torch.zeros(trace.grid.tokens, dtype=torch.float64)
-    expected[0] = parts[0, 0].mean() / 2  # each half is half of what is read
+    expected[0] = parts[0, 0].mean() / 2  # each half has half of the weight
     expected[1:] = parts[1, 1:].mean(dim=1) / 2
     assert (
         trace.pool == "class and average"

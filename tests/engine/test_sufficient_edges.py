@@ -1,5 +1,5 @@
-"""The smallest part that answers: what flows along edges as the sum over all ways on, and passes with some
-edges alone written out by hand.
+"""Sufficient edges: contributions of edges as sums over all paths, and passes with some edges computed by
+hand.
 """
 
 import copy
@@ -28,32 +28,36 @@ KINDS = [
 ]
 
 
-def ways_on(layer, layers, heads):
-    """All chains of heads from above a layer to the answer, the answer's first."""
+def head_chains(layer, layers, heads):
+    """Yield all chains of heads from above a layer to the output, the last head first."""
     above = range(layer + 1, layers)
     for count in range(len(above) + 1):
-        for some in itertools.combinations(reversed(above), count):
-            yield from itertools.product(*([(one, head) for head in range(heads)] for one in some))
+        for chosen in itertools.combinations(reversed(above), count):
+            yield from itertools.product(
+                *([(chosen_layer, head) for head in range(heads)] for chosen_layer in chosen)
+            )
 
 
 @pytest.mark.parametrize(
     "construction", [*KINDS, "RMSNorm, SwiGLU", "relative positions", "attention pooling"]
 )
-def test_what_flows_along_an_edge_is_the_sum_over_all_ways_on(construction):
+def test_edge_contribution_is_sum_over_all_paths(construction):
     _, ledger, stream, basis = terms_and_stream(construction)
     edges = sufficient_edges.every_edge(3, 3, stream.positions is not None)
-    found = dict(zip(edges, sufficient_edges.edge_shares(ledger, stream, basis, edges).tolist(), strict=True))
-    assert len(found) == 3 * (0 + 4 + 8) + 3 * 4 + 10 * (1 + (stream.positions is not None))
+    shares = dict(
+        zip(edges, sufficient_edges.edge_shares(ledger, stream, basis, edges).tolist(), strict=True)
+    )
+    assert len(shares) == 3 * (0 + 4 + 8) + 3 * 4 + 10 * (1 + (stream.positions is not None))
     for layer, head in itertools.product(range(3), range(3)):
-        whole = {}
-        for via in ways_on(layer, 3, 3):
+        by_writer = {}
+        for via in head_chains(layer, 3, 3):
             for writer, part in upstream_of(ledger, stream, basis, layer, head, via).lines():
-                whole[writer] = whole.get(writer, 0.0) + part
+                by_writer[writer] = by_writer.get(writer, 0.0) + part
         for edge in edges:
             if (edge.into, edge.layer, edge.head) == ("value", layer, head):
-                assert found[edge] == pytest.approx(whole[edge.writer], abs=1e-11)
+                assert shares[edge] == pytest.approx(by_writer[edge.writer], abs=1e-11)
     account = attribution_of(ledger, 1)
-    direct = {edge.writer: share for edge, share in found.items() if edge.into == "answer"}
+    direct = {edge.writer: share for edge, share in shares.items() if edge.into == "answer"}
     for layer in range(3):
         heads = [direct[Writer("head", layer, head)] for head in range(3)]
         assert heads == pytest.approx(account.heads[layer].tolist(), abs=1e-11)
@@ -62,8 +66,10 @@ def test_what_flows_along_an_edge_is_the_sum_over_all_ways_on(construction):
     assert start == pytest.approx(account.start, abs=1e-11)
 
 
-def by_hand(model, stream, usual, kept):
-    """Logits with some edges alone, of a plain ViT: each head's values and the answer by their own sums."""
+def logits_by_hand(model, stream, usual, kept):
+    """Return the logits of a plain ViT with only the kept edges: each head's values and the output have
+    their own sums.
+    """
     dim = model.embed_dim // model.blocks[0].attn.num_heads
     wrote = {Writer("embedding"): stream.embedding}
     if stream.positions is not None:
@@ -106,7 +112,7 @@ def by_hand(model, stream, usual, kept):
     return model.forward_head(last)[0]
 
 
-def noise(stream):
+def random_stream(stream):
     torch.manual_seed(1)
     drawn = {
         name: tuple(torch.randn_like(one) for one in getattr(stream, name)) for name in ("heads", "mlps")
@@ -116,32 +122,34 @@ def noise(stream):
 
 @pytest.mark.parametrize("construction", ["registers", "average, then norm", "norms of queries and keys"])
 @pytest.mark.parametrize("by", ["mean", "zero"])
-def test_passes_with_some_edges_alone_are_those_by_hand(construction, by):
+def test_passes_with_kept_edges_equal_hand_computation(construction, by):
     model, ledger, stream, _ = terms_and_stream(construction)
-    usual, edges = noise(stream) if by == "mean" else None, sufficient_edges.every_edge(3, 3, True)
+    usual, edges = random_stream(stream) if by == "mean" else None, sufficient_edges.every_edge(3, 3, True)
     if by == "mean":
-        edges = [one for one in edges if one.writer.kind != "positions"]  # the same for every picture
+        edges = [one for one in edges if one.writer.kind != "positions"]  # the same for every image
     torch.manual_seed(0)
-    some = [[], edges, [edges[i] for i in torch.randperm(len(edges))[: len(edges) // 2].tolist()]]
+    edge_sets = [[], edges, [edges[i] for i in torch.randperm(len(edges))[: len(edges) // 2].tolist()]]
     removals = []
-    for kept in some:
+    for kept in edge_sets:
         removals.append({})
         for edge in edges:
             if edge not in kept:
                 removals[-1].setdefault(edge.reader, []).append(edge.writer)
     with torch.no_grad():
-        found = logits_without_edges(model, pixels_for(model), ledger, stream, removals, usual)
-        for logits, kept in zip(found, some, strict=True):
-            named = set(map(tuple_of, kept))
+        logits_by_set = logits_without_edges(model, pixels_for(model), ledger, stream, removals, usual)
+        for logits, kept in zip(logits_by_set, edge_sets, strict=True):
+            kept_tuples = set(map(tuple_of, kept))
             if by == "mean":
-                named |= {
+                kept_tuples |= {
                     tuple_of(one)
                     for one in sufficient_edges.every_edge(3, 3, True)
                     if one.writer.kind == "positions"
                 }
-            torch.testing.assert_close(logits, by_hand(model, stream, usual, named), atol=1e-11, rtol=0)
-    torch.testing.assert_close(found[1], ledger.trace.logits, atol=1e-11, rtol=0)
-    assert (found[0] - found[2]).abs().max() > 1e-3
+            torch.testing.assert_close(
+                logits, logits_by_hand(model, stream, usual, kept_tuples), atol=1e-11, rtol=0
+            )
+    torch.testing.assert_close(logits_by_set[1], ledger.trace.logits, atol=1e-11, rtol=0)
+    assert (logits_by_set[0] - logits_by_set[2]).abs().max() > 1e-3
 
 
 def tuple_of(edge):
@@ -149,7 +157,7 @@ def tuple_of(edge):
 
 
 @pytest.mark.long
-def test_genuine_weights_answer_by_a_part():
+def test_sufficient_edges_of_genuine_weights_equal_hand_computation():
     inspector = vitviz.load(shared_file(WEIGHTS), architecture="deit_tiny_patch16_224", device="cpu")
     trace = inspector.trace(shared_file("data/both.png"))
     found = vitviz.sufficient_edges(inspector, trace, draws=1)
@@ -169,16 +177,16 @@ def test_genuine_weights_answer_by_a_part():
     for column in (0, 4):
         kept = {tuple_of(one) for one in (*found.edges[: found.counts[column]], *positions)}
         with torch.no_grad():
-            logits = by_hand(model, *exact, kept)
+            logits = logits_by_hand(model, *exact, kept)
         others = torch.cat([logits[:top], logits[top + 1 :]]).max()
         assert found.margins["share"][0, column] == pytest.approx((logits[top] - others).item(), abs=2e-3)
     assert found.curve[0] == (0, found.margins["share"][0, 0].item()) and found.tried >= len(found.counts)
     effects = vitviz.edge_ablation(inspector, trace, top, count=3, seed=23, parts_as="zero")
     assert effects.of == len(found.edges) + 36 + 1  # positions have no mean of their own
     for edge, effect, share in zip(effects.edges, effects.effects, effects.shares, strict=True):
-        if edge.into == "answer":  # nothing runs on behind it but norm and head
+        if edge.into == "answer":  # only the norm and the head follow
             kind, layer, head = edge.writer
-            assert kind == "head"  # as drawn by this seed
+            assert kind == "head"  # as drawn with this seed
             weight = model.blocks[layer].attn.proj.weight[:, 64 * head : 64 * head + 64]
             with torch.no_grad():
                 part = exact[0].heads[layer][head] @ weight.mT
@@ -195,8 +203,10 @@ def test_genuine_weights_answer_by_a_part():
 
 
 @pytest.mark.long
-def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(inspector):
-    """Here more edges lose the prediction again: no size can be claimed from which on it is preserved."""
+def test_preserving_sizes_refer_to_tried_sizes_only(inspector):
+    """For this image some larger sizes lose the prediction again, so no size can be claimed above which it
+    is preserved.
+    """
     trace = inspector.trace(vitviz.sample_image("chelsea"))
     found = vitviz.sufficient_edges(inspector, trace, draws=0, parts_as="zero")
     sizes = [size for size, _ in found.curve]
@@ -226,5 +236,5 @@ def test_sizes_that_preserve_the_prediction_are_said_of_those_that_were_tried(in
         ([-1, -1, -1, -1, float("nan")], (None, None)),
     ],
 )
-def test_the_smallest_tried_size_and_the_one_from_which_on_all_preserve(margins, expected):
+def test_preserving_sizes_are_smallest_and_start_of_preserved_range(margins, expected):
     assert sufficient_edges.preserving_sizes([0, 10, 20, 30, 40], margins) == expected

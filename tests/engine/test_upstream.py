@@ -1,5 +1,5 @@
-"""Who wrote what a head reads: every line against models that are run again without that writer, all else
-held, and against genuine weights by a path of its own.
+"""Upstream contributions against models run again without one component, all else frozen, and against
+genuine weights.
 """
 
 import dataclasses
@@ -25,9 +25,11 @@ from vitviz.engine.studies import circuits
 EXACT = 1e-11
 
 
-class Run(TorchFunctionMode):
-    """The model with deviations, attention, MLPs and what heads handed on as they were; one head alone reads
-    anew, and one writer is missing. By hooks on timm's modules and none of vitviz.
+class FrozenRun(TorchFunctionMode):
+    """A model run with frozen deviations, attention, MLPs and head outputs; one head reads again, and one
+    component is removed.
+
+    The class uses hooks on timm's modules and no code of vitviz.
     """
 
     def __init__(self, model, pixels):
@@ -37,9 +39,9 @@ class Run(TorchFunctionMode):
         self.anew, self.gone = None, None
         names = ("norm1", "in_norm", "norm", "fc_norm", "norm_pre")
         self.handles = [
-            one.register_forward_hook(self.norm)
-            for path, one in model.named_modules()
-            if path.split(".")[-1] in names and len(list(one.parameters(recurse=False)))
+            norm_module.register_forward_hook(self.norm)
+            for path, norm_module in model.named_modules()
+            if path.split(".")[-1] in names and len(list(norm_module.parameters(recurse=False)))
         ]
         for layer, block in enumerate(model.blocks):
             mlp = getattr(block, "mlp_out_proj", None) or block.drop_path2
@@ -65,16 +67,16 @@ class Run(TorchFunctionMode):
             return self.model(self.pixels)[0]
 
     def without(self, writer, anew):
-        """The logits without a writer, with nothing but the value input of the head `anew` reading that."""
+        """Return the logits without a component, if only the value input of head `anew` sees the removal."""
         self.anew, self.gone = anew, writer
         if writer[0] == "positions":
             table = self.model.pos_embed.detach().clone()
             with torch.no_grad():
                 self.model.pos_embed.zero_()
-            found = self()
+            logits = self()
             with torch.no_grad():
                 self.model.pos_embed.copy_(table)
-            return found
+            return logits
         return self()
 
     def fixed(self, name, output):
@@ -107,7 +109,7 @@ class Run(TorchFunctionMode):
             scores = q @ k.mT * ((kwargs or {}).get("scale") or q.shape[-1] ** -0.5)
             self.calls.append((torch.softmax(scores if mask is None else scores + mask, -1), v))
         weights, held = self.calls[number]
-        if number == len(self.model.blocks):  # attention pooling reads what there is
+        if number == len(self.model.blocks):  # attention pooling reads the actual values
             return weights @ v
         handed = weights @ held
         if self.anew is not None and number == self.anew[0]:
@@ -118,89 +120,97 @@ class Run(TorchFunctionMode):
 
 
 @sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
-def test_a_line_is_what_the_held_model_loses_without_that_writer(construction):
+def test_contribution_equals_logit_change_without_component(construction):
     model, ledger, stream, basis = terms_and_stream(construction)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = upstream_of(ledger, stream, basis, 2, 1)
-    largest = max(abs(part) for _, part in found.lines())
-    assert abs(found.gap) < EXACT * largest and largest > 1e-9
-    assert found.share == pytest.approx(attribution_of(ledger, 1).heads[2, 1].item(), abs=EXACT)
-    run = Run(model, pixels_for(model))
+    contributions = upstream_of(ledger, stream, basis, 2, 1)
+    largest = max(abs(part) for _, part in contributions.lines())
+    assert abs(contributions.gap) < EXACT * largest and largest > 1e-9
+    assert contributions.share == pytest.approx(attribution_of(ledger, 1).heads[2, 1].item(), abs=EXACT)
+    run = FrozenRun(model, pixels_for(model))
     torch.testing.assert_close(run.whole, ledger.trace.logits)
 
     def through(*writer):
         return (run.without(writer, None) - run.without(writer, (2, 1)))[1].item()
 
     for layer in (0, 1):
-        assert found.heads[layer, 1].item() == pytest.approx(through("head", layer), abs=EXACT)
-        assert found.mlps[layer].item() == pytest.approx(through("mlp", layer), abs=EXACT)
+        assert contributions.heads[layer, 1].item() == pytest.approx(through("head", layer), abs=EXACT)
+        assert contributions.mlps[layer].item() == pytest.approx(through("mlp", layer), abs=EXACT)
     if getattr(model, "pos_embed", None) is not None:
-        assert found.positions == pytest.approx(through("positions"), abs=EXACT)
+        assert contributions.positions == pytest.approx(through("positions"), abs=EXACT)
     else:
-        assert found.positions is None
+        assert contributions.positions is None
     if ledger.trace.grid.prefix == 0:
-        assert found.embedding == pytest.approx(through("embedding"), abs=EXACT)
-    patches = found.by_token.embedding[ledger.trace.grid.prefix :].sum().item()
+        assert contributions.embedding == pytest.approx(through("embedding"), abs=EXACT)
+    patches = contributions.by_token.embedding[ledger.trace.grid.prefix :].sum().item()
     assert patches == pytest.approx(through("embedding"), abs=EXACT)
-    assert found.heads[2].isnan().all() and found.mlps[2].isnan() and found.heads[:2].isfinite().all()
+    assert (
+        contributions.heads[2].isnan().all()
+        and contributions.mlps[2].isnan()
+        and contributions.heads[:2].isfinite().all()
+    )
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
     run_hooks = len(run.handles)
     assert (
-        sum(len(one._forward_hooks) for one in model.modules()) == run_hooks
-    )  # ours alone, none of vitviz's
+        sum(len(module._forward_hooks) for module in model.modules()) == run_hooks
+    )  # hooks of this test only, none of vitviz
 
 
 @sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
-def test_scores_and_paths_of_every_construction_add_up(construction):
+def test_scores_and_paths_sum_up_for_every_construction(construction):
     _, ledger, stream, basis = terms_and_stream(construction)
     attention = ledger.trace.layers[2]
     scores = attention.q[1] @ attention.k[1].mT * attention.scale
-    whole = scores if attention.bias is None else scores + attention.bias.rows(heads=slice(1, 2))[0]
-    found = attribute_score(ledger, stream, 2, 1, 3, 5)
-    assert found.total == pytest.approx(whole[3, 5].item(), abs=EXACT) and abs(found.gap) < EXACT
-    relative = found.relative.sum().item() + found.relative_rest
-    assert relative == pytest.approx((whole[3, 5] - whole[3].mean()).item(), abs=EXACT)
+    scores_with_bias = (
+        scores if attention.bias is None else scores + attention.bias.rows(heads=slice(1, 2))[0]
+    )
+    score = attribute_score(ledger, stream, 2, 1, 3, 5)
+    assert score.total == pytest.approx(scores_with_bias[3, 5].item(), abs=EXACT) and abs(score.gap) < EXACT
+    relative = score.relative.sum().item() + score.relative_rest
+    assert relative == pytest.approx((scores_with_bias[3, 5] - scores_with_bias[3].mean()).item(), abs=EXACT)
     other = attribute_score(ledger, stream, 2, 1, 3, 5, against=2)
     relative = other.relative.sum().item() + other.relative_rest
-    assert relative == pytest.approx((whole[3, 5] - whole[3, 2]).item(), abs=EXACT)
-    torch.testing.assert_close(other.matrix, found.matrix)
-    four = found.content_position
-    assert (four is None) == (stream.positions is None)
-    if four is not None:
-        assert four.sum().item() == pytest.approx(found.relative.sum().item(), abs=EXACT)
-    deep = upstream_of(ledger, stream, basis, 1, 2, via=[(2, 1)])
+    assert relative == pytest.approx((scores_with_bias[3, 5] - scores_with_bias[3, 2]).item(), abs=EXACT)
+    torch.testing.assert_close(other.matrix, score.matrix)
+    by_content_and_position = score.content_position
+    assert (by_content_and_position is None) == (stream.positions is None)
+    if by_content_and_position is not None:
+        assert by_content_and_position.sum().item() == pytest.approx(score.relative.sum().item(), abs=EXACT)
+    chained = upstream_of(ledger, stream, basis, 1, 2, via=[(2, 1)])
     line = upstream_of(ledger, stream, basis, 2, 1).heads[1, 2].item()
-    assert deep.share == pytest.approx(line, abs=EXACT) and abs(deep.gap) < EXACT
+    assert chained.share == pytest.approx(line, abs=EXACT) and abs(chained.gap) < EXACT
     heads = attribution_of(ledger, 1).heads
-    everything = largest_paths(ledger, stream, basis, heads, 10**6, 10**6)
-    assert everything.total == pytest.approx(heads.sum().item(), abs=EXACT)
-    assert abs(everything.left_out) < EXACT and all(path.writer is not None for path in everything.paths)
-    assert len({(path.heads, path.writer) for path in everything.paths}) == len(everything.paths)
-    assert everything.proven and everything.bound == 0 and everything.opened == 63
-    for path in (*everything.paths[:4], *everything.paths[-4:]):
+    all_writers = largest_paths(ledger, stream, basis, heads, 10**6, 10**6)
+    assert all_writers.total == pytest.approx(heads.sum().item(), abs=EXACT)
+    assert abs(all_writers.left_out) < EXACT and all(path.writer is not None for path in all_writers.paths)
+    assert len({(path.heads, path.writer) for path in all_writers.paths}) == len(all_writers.paths)
+    assert all_writers.proven and all_writers.bound == 0 and all_writers.opened == 63
+    for path in (*all_writers.paths[:4], *all_writers.paths[-4:]):
         lines = upstream_of(ledger, stream, basis, *path.heads[-1], path.heads[:-1]).lines()
         assert path.share == pytest.approx(dict(lines)[path.writer], abs=EXACT)
-    few = largest_paths(ledger, stream, basis, heads, 5)
-    assert few.proven and few.paths == everything.paths[:5]
-    assert few.bound >= abs(everything.paths[5].share) - EXACT
-    for opened in (0, 20):  # a search that ends early says what it cannot exclude
-        few = largest_paths(ledger, stream, basis, heads, 5, opened)
-        assert few.opened == max(opened, 9) or few.proven  # every head once
-        listed = {(path.heads, path.writer) for path in few.paths}
-        others = [path.share for path in everything.paths if (path.heads, path.writer) not in listed]
-        assert few.bound >= max(map(abs, others)) - EXACT
-        assert few.left_out == pytest.approx(few.total - sum(path.share for path in few.paths), abs=EXACT)
+    shorter = largest_paths(ledger, stream, basis, heads, 5)
+    assert shorter.proven and shorter.paths == all_writers.paths[:5]
+    assert shorter.bound >= abs(all_writers.paths[5].share) - EXACT
+    for opened in (0, 20):  # a search that ends early reports a bound
+        shorter = largest_paths(ledger, stream, basis, heads, 5, opened)
+        assert shorter.opened == max(opened, 9) or shorter.proven  # every head once
+        listed = {(path.heads, path.writer) for path in shorter.paths}
+        other_shares = [path.share for path in all_writers.paths if (path.heads, path.writer) not in listed]
+        assert shorter.bound >= max(map(abs, other_shares)) - EXACT
+        assert shorter.left_out == pytest.approx(
+            shorter.total - sum(path.share for path in shorter.paths), abs=EXACT
+        )
 
 
-def test_a_wrong_line_is_no_remainder_of_another():
-    """What an MLP wrote is recorded; a difference of residuals would take up any error."""
+def test_wrong_contribution_is_not_absorbed_by_another():
+    """MLP outputs are recorded. A difference of residuals would absorb any error."""
     _, ledger, stream, basis = terms_and_stream("class")
     spoiled = dataclasses.replace(stream, mlps=(stream.mlps[0] * 1.01, *stream.mlps[1:]))
-    found = upstream_of(ledger, spoiled, basis, 2, 1)
-    assert abs(found.gap) > 1e-4 * max(abs(part) for _, part in found.lines())
+    contributions = upstream_of(ledger, spoiled, basis, 2, 1)
+    assert abs(contributions.gap) > 1e-4 * max(abs(part) for _, part in contributions.lines())
     with pytest.raises(vitviz.VitvizError, match="explained by its writers only to"):
-        circuits._check_sum(found, ledger.trace)
+        circuits._check_sum(contributions, ledger.trace)
 
 
 @pytest.fixture(scope="module")
@@ -209,8 +219,10 @@ def genuine():
     return inspector, inspector.trace(shared_file("data/both.png"))
 
 
-def test_genuine_weights_by_a_path_of_its_own(genuine):
-    """DeiT-Tiny, head 2 of block 10 for bull mastiff: everything written out in float64."""
+def test_genuine_upstream_contributions_equal_float64_calculation(genuine):
+    """DeiT-Tiny, layer 9 and head 1 (counted from 0) for bull mastiff: everything is
+    calculated in float64.
+    """
     inspector, trace = genuine
     w = {name: value.double() for name, value in load_file(shared_file(WEIGHTS)).items()}
 
@@ -246,63 +258,72 @@ def test_genuine_weights_by_a_path_of_its_own(genuine):
     row = w["head.weight"][243] * w["norm.weight"] / torch.sqrt(last.var(unbiased=False) + 1e-6)
     wq, wk, wv = w[p + "attn.qkv.weight"].reshape(3, 3, 64, 192)[:, head]
     out = w[p + "attn.proj.weight"][:, 64 * head : 64 * head + 64]
-    along = (row - row.mean()) @ out @ wv  # at the normed tokens
+    along = (row - row.mean()) @ out @ wv  # for the normalised tokens
     by_token = {
         name: attention[head, 0] * (normed(one, p + "norm1", x) @ along) for name, one in written.items()
     }
-    found = vitviz.upstream_contributions(inspector, trace, 243, layer, head)
-    assert found.share == pytest.approx(2.03, abs=0.01)
-    largest = max(abs(part) for _, part in found.lines())
-    assert abs(found.gap) < 1e-5 * largest
-    near = {"atol": 2e-5, "rtol": 1e-4}
+    contributions = vitviz.upstream_contributions(inspector, trace, 243, layer, head)
+    assert contributions.share == pytest.approx(2.03, abs=0.01)
+    largest = max(abs(part) for _, part in contributions.lines())
+    assert abs(contributions.gap) < 1e-5 * largest
+    tolerance = {"atol": 2e-5, "rtol": 1e-4}
     for name in ("positions", "embedding"):
-        torch.testing.assert_close(getattr(found.by_token, name).double(), by_token[name], **near)
+        torch.testing.assert_close(
+            getattr(contributions.by_token, name).double(), by_token[name], **tolerance
+        )
     for at in range(layer):
-        torch.testing.assert_close(found.by_token.mlps[at].double(), by_token["mlp", at], **near)
-        torch.testing.assert_close(found.by_token.biases[at].double(), by_token["bias", at], **near)
+        torch.testing.assert_close(contributions.by_token.mlps[at].double(), by_token["mlp", at], **tolerance)
+        torch.testing.assert_close(
+            contributions.by_token.biases[at].double(), by_token["bias", at], **tolerance
+        )
         for h in range(3):
-            torch.testing.assert_close(found.by_token.heads[at, h].double(), by_token[at, h], **near)
+            torch.testing.assert_close(
+                contributions.by_token.heads[at, h].double(), by_token[at, h], **tolerance
+            )
     score = vitviz.attention_score_attribution(inspector, trace, layer, head, query, key)
     assert score.score == pytest.approx((q[head, query] @ k[head, key] / 8).item(), abs=1e-4)
     assert abs(score.gap) < 1e-5 * score.matrix.abs().max()
-    asked, told = (normed(torch.stack([*written.values()]), p + "norm1", x) @ one.T for one in (wq, wk))
+    queries, keys = (normed(torch.stack([*written.values()]), p + "norm1", x) @ one.T for one in (wq, wk))
     names = [
         ("positions" if one.kind == "positions" else one.kind) if one.layer is None
         else (one.layer, one.head) if one.kind == "head" else (one.kind, one.layer)
         for one in score.writers
     ]  # fmt: skip
     order = torch.tensor([names.index(name) for name in written])
-    expected = asked[:, query] @ told[:, key].T / 8
+    expected = queries[:, query] @ keys[:, key].T / 8
     torch.testing.assert_close(score.matrix[order][:, order], expected, atol=1e-4, rtol=1e-4)
-    expected = asked[:, query] @ (told[:, key] - told.mean(dim=1)).T / 8
+    expected = queries[:, query] @ (keys[:, key] - keys.mean(dim=1)).T / 8
     torch.testing.assert_close(score.relative[order][:, order], expected, atol=1e-4, rtol=1e-4)
 
 
-def test_what_is_asked_in_vain_is_told(genuine):
+def test_invalid_upstream_arguments_are_rejected(genuine):
     inspector, trace = genuine
-    for given, sentence in [
+    for arguments, sentence in [
         ({"layer": 12, "head": 0}, "layers 0 to 11"), ({"layer": 3, "head": 3}, "heads 0 to 2"),
         ({"layer": 3, "head": 1, "via": [(3, 0)]}, "each head in an earlier layer"),
     ]:  # fmt: skip
         with pytest.raises(vitviz.VitvizError, match=sentence):
-            vitviz.upstream_contributions(inspector, trace, 0, **given)
+            vitviz.upstream_contributions(inspector, trace, 0, **arguments)
     with pytest.raises(vitviz.VitvizError, match="as the key; expected a token from 0 to 196"):
         vitviz.attention_score_attribution(inspector, trace, 0, 0, 0, 197)
     first = vitviz.upstream_contributions(inspector, trace, 0, 0, 2)
     assert [one.kind for one, _ in first.lines()] == ["embedding", "positions", "constant"]
     without = vitviz.Ablation(heads=[(2, 1)], patches=[0, 5])
     other = inspector.trace(shared_file("data/both.png"), ablation=without)
-    found = vitviz.upstream_contributions(inspector, other, 0, 6, 2)
-    assert abs(found.gap) < 1e-5 and found.by_token.mlps[0].isnan().sum() == 2
+    contributions = vitviz.upstream_contributions(inspector, other, 0, 6, 2)
+    assert abs(contributions.gap) < 1e-5 and contributions.by_token.mlps[0].isnan().sum() == 2
     with pytest.raises(vitviz.VitvizError, match="was replaced"):
         vitviz.upstream_contributions(inspector, other, 0, 2, 1)
 
 
-def everything(layer, heads, positions=True):
-    found = [Writer("embedding"), *([Writer("positions")] if positions else [])]
+def all_writers(layer, heads, positions=True):
+    writers = [Writer("embedding"), *([Writer("positions")] if positions else [])]
     for at in range(layer):
-        found += [Writer("head", at, head) for head in range(heads)] + [Writer("bias", at), Writer("mlp", at)]
-    return found
+        writers += [Writer("head", at, head) for head in range(heads)] + [
+            Writer("bias", at),
+            Writer("mlp", at),
+        ]
+    return writers
 
 
 @pytest.mark.parametrize(
@@ -310,7 +331,7 @@ def everything(layer, heads, positions=True):
     ["registers", "average, then norm", "norm before the projection", "attention pooling", "RMSNorm, SwiGLU"]
     + ["norms of queries and keys", "rotary", "relative positions"],
 )
-def test_edges_taken_out_by_passes(construction):
+def test_edge_ablation_by_passes_equals_hooks(construction):
     model, ledger, stream, _ = terms_and_stream(construction)
     pixels, before = pixels_for(model), {name: one.clone() for name, one in model.state_dict().items()}
 
@@ -321,11 +342,11 @@ def test_edges_taken_out_by_passes(construction):
         handle.remove()
         return found
 
-    # a writer taken out of all its readers at once is that writer taken away whole
+    # removing a component from all its readers at once removes the component
     readers = [(side, at, head) for side in SIDES for at in (1, 2) for head in range(3)]
     readers += [("mlp", 0), ("mlp", 1), ("mlp", 2), ("readout",)]
     attention = model.blocks[0].attn
-    if stream.inner:  # what the norm over all heads holds is the pass's own
+    if stream.inner:  # the norm over all heads uses the deviation of the original pass
         deviation = stream.inner[0]
 
         def zeroed(module, args):
@@ -353,21 +374,21 @@ def test_edges_taken_out_by_passes(construction):
         model, pixels, ledger, stream, [{one: [Writer("head", 0, 1)] for one in readers}]
     )
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
-    # an MLP likewise
+    # the same for an MLP
     expected = hooked(model.blocks[0].mlp, lambda m, a, o: torch.zeros_like(o))
     later = [one for one in readers if one != ("mlp", 0)]
     (found,) = logits_without_edges(
         model, pixels, ledger, stream, [{one: [Writer("mlp", 0)] for one in later}]
     )
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
-    # all writers taken out of one head's value input: that input is zero
+    # without all components, the value input of the head is zero
     block = model.blocks[2]
-    writers = everything(2, 3, stream.positions is not None)
+    writers = all_writers(2, 3, stream.positions is not None)
     (found,) = logits_without_edges(model, pixels, ledger, stream, [{("value", 2, 1): writers}])
     bias = block.norm1.bias if getattr(block.norm1, "bias", None) is not None else torch.zeros(24).double()
     values = getattr(block.attn, "qkv", None)
 
-    def emptied(module, args, output):
+    def without_input(module, args, output):
         output = output.clone()
         rows = slice(48 + 8, 48 + 16)
         kept = module.bias[rows] if module.bias is not None else 0
@@ -375,8 +396,8 @@ def test_edges_taken_out_by_passes(construction):
         return output
 
     if isinstance(values, torch.nn.Linear) and getattr(block.attn, "v_bias", None) is None:
-        torch.testing.assert_close(found, hooked(values, emptied), atol=1e-10, rtol=0)
-    # nothing taken out: the model's own answer, and nothing of the model is changed
+        torch.testing.assert_close(found, hooked(values, without_input), atol=1e-10, rtol=0)
+    # without removed edges: the model's own logits, and an unchanged model
     torch.testing.assert_close(
         logits_without_edges(model, pixels, ledger, stream, [{}, {}])[1], ledger.trace.logits
     )
@@ -385,7 +406,7 @@ def test_edges_taken_out_by_passes(construction):
 
 
 @pytest.mark.long
-def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
+def test_twenty_edges_of_genuine_weights_equal_hooks(genuine):
     inspector, trace = genuine
     found = vitviz.edge_ablation(inspector, trace, 243, 9, 1, parts_as="zero", count=20, seed=1)
     assert len(found.edges) == 20 and found.of == 2 + 9 * 4 and -1 <= found.correlation <= 1
@@ -427,9 +448,9 @@ def test_twenty_edges_of_genuine_weights_against_hooks(genuine):
 
         with torch.no_grad():
             handle = block.attn.qkv.register_forward_hook(changed)
-            lost = whole - model(pixels)[0, 243].item()
+            expected = whole - model(pixels)[0, 243].item()
             handle.remove()
-        assert effect.item() == pytest.approx(lost, abs=2e-4)
+        assert effect.item() == pytest.approx(expected, abs=2e-4)
         assert share.item() == pytest.approx(lines[edge.writer])
     stopped = vitviz.edge_ablation(
         inspector, trace, (243, 282), 3, 0, into="query", batch=2, progress=lambda done, of: False
