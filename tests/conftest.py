@@ -192,15 +192,15 @@ def small_weights(tmp_path_factory):
     """
     import torch
 
-    from tests.engine.small import SMALL, saved, small
+    from tests.engine.small import SMALL, save_model, small_vit
 
     folder = tmp_path_factory.mktemp("small-weights")
     (folder / "small").mkdir()
     with torch.random.fork_rng():
         torch.manual_seed(1)  # with this seed, one map beats random for the fourth class
-        model = small()
+        model = small_vit()
     model.head.weight.data *= 5  # makes the predictions confident
-    saved(model, folder / "small" / "model.safetensors")
+    save_model(model, folder / "small" / "model.safetensors")
     size, half = SMALL["img_size"], [0.5, 0.5, 0.5]
     classes = SMALL["num_classes"]
     labels = [f"class {number}" for number in range(classes)]

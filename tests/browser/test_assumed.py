@@ -15,7 +15,7 @@ from tests.browser.conftest import (
     pick_checkpoint,
 )
 from tests.browser.held import HeldRequests
-from tests.engine.small import saved, small
+from tests.engine.small import save_model, small_vit
 from tests.shared import shared_file
 
 NOT_ASSUMED = "^(?!.*assumed)"
@@ -28,7 +28,7 @@ def weights(tmp_path_factory):
     save_file(
         load_file(shared_file("weights/deit_tiny_patch16_224.safetensors")), folder / "mine.safetensors"
     )
-    saved(small(embed_dim=96, num_heads=6, num_classes=10), folder / "cifar.safetensors")
+    save_model(small_vit(embed_dim=96, num_heads=6, num_classes=10), folder / "cifar.safetensors")
     return folder
 
 

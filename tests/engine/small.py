@@ -18,11 +18,11 @@ def perturbed(model):
     return model.eval()
 
 
-def small(architecture="vit_tiny_patch16_224", **changes):
+def small_vit(architecture="vit_tiny_patch16_224", **changes):
     return perturbed(timm.create_model(architecture, pretrained=False, **{**SMALL, **changes}))
 
 
-def saved(model, path):
+def save_model(model, path):
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
     return path
 
@@ -32,5 +32,5 @@ def logits(model, size=32):
         return model(torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1)))
 
 
-def same(loaded, model, size=32, tolerance=1e-6):
+def assert_same_logits(loaded, model, size=32, tolerance=1e-6):
     torch.testing.assert_close(logits(loaded.model, size), logits(model, size), atol=tolerance, rtol=0)

@@ -10,7 +10,7 @@ import torch
 
 import vitviz
 from tests.engine.models.theirs import CustomViT, SeparateMatrices
-from tests.engine.small import perturbed, saved
+from tests.engine.small import perturbed, save_model
 from vitviz.engine.defaults import in_float32
 from vitviz.views import VIEWS, ViewContext
 
@@ -51,7 +51,7 @@ def folders(tmp_path_factory):
             **changes,
         }
         model = perturbed(timm.create_model(name, pretrained=False, **args))
-        saved(model, folder / "model.safetensors")
+        save_model(model, folder / "model.safetensors")
         config = {
             "architecture": name,
             "num_classes": 7,
@@ -108,7 +108,7 @@ def assert_nothing_changes(folder, dtype, inspector, expected, wider):
 
 
 def test_proposed_mapping_is_verified_in_float32(tmp_path):
-    path = saved(perturbed(CustomViT(SeparateMatrices)), tmp_path / "mine.safetensors")
+    path = save_model(perturbed(CustomViT(SeparateMatrices)), tmp_path / "mine.safetensors")
     stated = {"heads": 4, "mean": 0.5, "std": 0.5, "device": "cpu"}
     with pytest.warns(vitviz.AssumedWarning, match="what its tensors are"):
         expected = vitviz.load(path, **stated).trace(IMAGE).logits

@@ -10,7 +10,7 @@ from torch import nn
 
 import vitviz
 from tests.engine.looking import inspect, noise
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from tests.shared import shared_file
 from vitviz.errors import UnsupportedModel
 from vitviz.server.options import ServiceSettings
@@ -71,9 +71,9 @@ def test_removed_patches_have_no_or_small_response(inspector, photo, how):
 
 
 def test_non_linear_embedding_is_rejected():
-    normed_model = small()
+    normed_model = small_vit()
     normed_model.patch_embed.norm = nn.LayerNorm(normed_model.embed_dim)
-    for model in (normed_model, small("vit_tiny_r_s16_p8_224", img_size=64)):
+    for model in (normed_model, small_vit("vit_tiny_r_s16_p8_224", img_size=64)):
         inspector = inspect(model)
         trace = inspector.trace(noise())
         with pytest.raises(UnsupportedModel, match="Not applicable, because .* one linear map"):

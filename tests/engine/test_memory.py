@@ -9,7 +9,7 @@ import pytest
 import timm
 import torch
 
-from tests.engine.small import saved, small
+from tests.engine.small import save_model, small_vit
 from vitviz.engine import memory
 from vitviz.engine.adapters import load as loading
 from vitviz.engine.hub import downloads
@@ -56,8 +56,8 @@ def test_memory_message_explains_reserve(monkeypatch, forbid_loading):
 
 @pytest.mark.parametrize("ending", ["safetensors", "pth"])
 def test_file_is_rejected_before_reading(ending, monkeypatch, tmp_path, request):
-    model, path = small(), tmp_path / f"mine.{ending}"
-    saved(model, path) if ending == "safetensors" else torch.save(model.state_dict(), path)
+    model, path = small_vit(), tmp_path / f"mine.{ending}"
+    save_model(model, path) if ending == "safetensors" else torch.save(model.state_dict(), path)
     request.getfixturevalue("forbid_loading")
     count = sum(tensor.numel() for tensor in model.state_dict().values())
     set_free_memory(monkeypatch, 8 * count)  # without the fifth that is kept free

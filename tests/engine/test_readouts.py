@@ -13,7 +13,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 
 from tests.engine.looking import inspect, noise, perturbed
-from tests.engine.small import SMALL, small
+from tests.engine.small import SMALL, small_vit
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout, rollout_row
 from vitviz.engine import readouts
@@ -71,7 +71,7 @@ def readout_gradient(model, trace):
 @pytest.mark.parametrize("case", POOLED)
 def test_readout_weights_equal_gradient_fractions(case):
     name, changes = POOLED[case]
-    model = small(name, **changes)
+    model = small_vit(name, **changes)
     trace = inspect(model).trace(noise())
     assert trace.pool == trace.readout.name == case.partition(",")[0]
     token_gradients = readout_gradient(model, trace)
@@ -88,7 +88,7 @@ def test_readout_weights_equal_gradient_fractions(case):
 
 
 def test_distilled_model_reads_two_tokens():
-    model = small("deit_tiny_distilled_patch16_224")
+    model = small_vit("deit_tiny_distilled_patch16_224")
     inspector = inspect(model)
     trace = inspector.trace(noise())
     token_gradients = readout_gradient(model, trace)
@@ -100,13 +100,13 @@ def test_distilled_model_reads_two_tokens():
 
 
 def test_rollout_of_distilled_model_starts_at_class_token():
-    trace = inspect(small("deit_tiny_distilled_patch16_224")).trace(noise())
+    trace = inspect(small_vit("deit_tiny_distilled_patch16_224")).trace(noise())
     assert query_weights(trace).nonzero().flatten().tolist() == [0]
     assert query_weights(trace, "distillation").nonzero().flatten().tolist() == [1]
 
 
 def test_max_pooling_is_per_image_in_batch():
-    model = small(global_pool="max")
+    model = small_vit(global_pool="max")
     inspector = inspect(model)
     batch = inspector.traces(
         [prepare(open_image(noise(seed)), inspector.preprocessing) for seed in (0, 1)], (32, 32)
@@ -135,7 +135,7 @@ ATTENTION = [
 
 @pytest.mark.parametrize("changes", ATTENTION, ids=str)
 def test_attention_pooling_weights_are_used(changes):
-    model = small(**changes)
+    model = small_vit(**changes)
     trace = inspect(model).trace(noise())
     expected = torch.zeros(trace.grid.tokens, dtype=torch.float64)
     attention = trace.pooling
@@ -156,7 +156,7 @@ def test_attention_pooling_weights_are_used(changes):
     [("beit_base_patch16_224", {}), ("vit_relpos_small_patch16_224", {"class_token": True})],
 )
 def test_beit_and_relpos_read_first_token_regardless_of_global_pool(name, changes):
-    model = small(name, global_pool="token", **changes)
+    model = small_vit(name, global_pool="token", **changes)
     model.global_pool = "max"  # as another author may set it
     trace = inspect(model).trace(noise())
     token_gradients = readout_gradient(model, trace)
@@ -165,11 +165,11 @@ def test_beit_and_relpos_read_first_token_regardless_of_global_pool(name, change
 
 def test_classifier_of_every_token_is_rejected():
     with pytest.raises(UnsupportedModel, match="reads every token by itself"):
-        inspect(small(global_pool="")).trace(noise())
+        inspect(small_vit(global_pool="")).trace(noise())
 
 
 def test_unpooled_features_use_conventional_readout():
-    inspector = inspect(small(global_pool="", num_classes=0))
+    inspector = inspect(small_vit(global_pool="", num_classes=0))
     trace = inspector.trace(noise())
     assert trace.pool == "none" and query_weights(trace)[0] == 1
     with torch.no_grad():
@@ -177,7 +177,7 @@ def test_unpooled_features_use_conventional_readout():
     subject = ViewContext(inspector, trace)
     assert RolloutView().summary(subject)["auto"] == "class token"
     assert TourView().summary(subject)["pool"] == "none"
-    bare = inspect(small(global_pool="", num_classes=0, class_token=False))
+    bare = inspect(small_vit(global_pool="", num_classes=0, class_token=False))
     trace = bare.trace(noise())
     assert query_weights(trace).tolist() == pytest.approx([1 / 16] * 16) and bare.readout(trace).shape == (
         128,
@@ -185,7 +185,7 @@ def test_unpooled_features_use_conventional_readout():
 
 
 def test_missing_class_token_is_rejected():
-    model = small(**BARE, global_pool="avg")
+    model = small_vit(**BARE, global_pool="avg")
     model.global_pool = "token"
     with pytest.raises(UnsupportedModel, match="pools its tokens by 'token'"):
         inspect(model).trace(noise())
@@ -212,7 +212,7 @@ def test_readout_of_genuine_configs_is_verified(name):
 
 
 def test_unknown_readout_is_reported():
-    trace = inspect(small()).trace(noise())
+    trace = inspect(small_vit()).trace(noise())
     for changes in ({"pool": "bogus", "readout": None}, {"pool": "max", "readout": None}):
         with pytest.raises(VitvizError, match="Choose 'mean', or a patch"):
             query_weights(replace(trace, **changes))

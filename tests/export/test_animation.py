@@ -175,9 +175,9 @@ def test_the_label_stands_in_its_frame_in_the_films_language(inspector, photo):
 
 
 def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
-    from tests.engine.small import saved, small
+    from tests.engine.small import save_model, small_vit
 
-    alone = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
+    alone = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
     with pytest.raises(VitvizError, match="mine.safetensors.* has no film of its training"):
         vitviz.animation("rollout", alone, photo)
     for view in ("patches", "filters", "positions", "distance"):

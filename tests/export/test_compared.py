@@ -177,9 +177,9 @@ def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
 
 
 def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(inspector, traced, tmp_path):
-    from tests.engine.small import saved, small
+    from tests.engine.small import save_model, small_vit
 
-    other = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=2, device="cpu")
+    other = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=2, device="cpu")
     matrix, chart = panels(vitviz.figure("compared", inspector, second=other, against="beside", detail=True))
     assert matrix.values.shape == (9, 3) and (len(matrix.rows), matrix.cols) == (9, ("0", "1", "2"))
     first, second = chart.series

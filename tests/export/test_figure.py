@@ -289,9 +289,9 @@ def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, fast
 
 
 def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
-    from tests.engine.small import saved, small
+    from tests.engine.small import save_model, small_vit
 
-    inspector = vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
+    inspector = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
     figure = vitviz.figure("tokens", inspector, inspector.trace(photo), show="similarity", token="6")
     assert (
         "Assumed, as its file does not say it: pool=class, block=pre-norm, mean=0.485,0.456,0.406&std="
@@ -319,9 +319,9 @@ def test_a_large_photograph_is_drawn_smaller_and_the_crop_stays_in_its_place(
 
     whole, crop = panel("rollout"), panel("explorer")
     monkeypatch.setattr(opening, "MAX_DRAWN", 90)
-    small, part = panel("rollout"), panel("explorer")
+    small_vit, part = panel("rollout"), panel("explorer")
     share = 90 / max(trace.view.upload)
-    assert max(small.picture.shape) == 90 and small.box == pytest.approx(
+    assert max(small_vit.picture.shape) == 90 and small_vit.box == pytest.approx(
         np.multiply(share, whole.box), abs=0.3
     )
     assert part.picture.shape[:2] == pytest.approx(np.multiply(share, crop.picture.shape[:2]), abs=1)

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from tests.engine.small import saved, small
+from tests.engine.small import save_model, small_vit
 from tests.shared import shared_file
 from vitviz.errors import CheckpointError, VitvizError
 from vitviz.server.api import lessons, links
@@ -38,7 +38,7 @@ def service(weights):
 @pytest.fixture
 def small_service(tmp_path):
     """Serve a small model; its passes take a fiftieth of the time."""
-    saved(small(), tmp_path / "mine.safetensors")
+    save_model(small_vit(), tmp_path / "mine.safetensors")
     return AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
 
 
@@ -104,7 +104,7 @@ def test_settings_do_not_bypass_allowed_checkpoints(weights):
 @pytest.fixture
 def cifar_service(tmp_path):
     """Serve a bare weights file of width 96 with ten unnamed classes."""
-    saved(small(embed_dim=96, num_heads=6, num_classes=10), tmp_path / "cifar.safetensors")
+    save_model(small_vit(embed_dim=96, num_heads=6, num_classes=10), tmp_path / "cifar.safetensors")
     return AnalysisService(ServiceSettings(device="cpu", weights=tmp_path, keeps=True))
 
 

@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from tests.engine.small import SMALL, saved, small
+from tests.engine.small import SMALL, save_model, small_vit
 from vitviz.errors import WrongSetting
 from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import Endpoints
@@ -25,7 +25,7 @@ def service(tmp_path_factory):
     args = {name: one for name, one in SMALL.items() if name != "num_classes"}
     for name, (outputs, head_type) in {**OUTPUTS, "classes": (3, "softmax")}.items():
         (folder / name).mkdir()
-        saved(small(num_classes=outputs), folder / name / "model.safetensors")
+        save_model(small_vit(num_classes=outputs), folder / name / "model.safetensors")
         labels = [f"{name} {number}" for number in range(outputs)]
         pictures = {"mean": [0.5] * 3, "std": [0.5] * 3, "num_classes": outputs, "label_names": labels}
         about = {"architecture": "vit_tiny_patch16_224", "num_classes": outputs, "model_args": args}

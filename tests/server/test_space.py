@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.small import saved, small
+from tests.engine.small import save_model, small_vit
 from tests.server.fork import start_forking_process
 from vitviz.errors import VitvizError
 from vitviz.server import zerogpu
@@ -105,8 +105,8 @@ print(json.dumps({{"warm": warm, "looked": looked, "calls": spaces.calls, "pid":
 
 @pytest.mark.processes
 def test_model_is_sent_once_to_an_older_fork(run_on_space, tmp_path):
-    saved(small(), tmp_path / "mine.safetensors")
-    saved(small(), tmp_path / "other.safetensors")
+    save_model(small_vit(), tmp_path / "mine.safetensors")
+    save_model(small_vit(), tmp_path / "other.safetensors")
     result = run_on_space(
         """
 visitor()

@@ -11,7 +11,7 @@ import torch
 import vitviz
 from tests.engine.looking import inspect, noise
 from tests.engine.pretend import copies, fake_gpu, launches
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from tests.tiers import sweep
 from vitviz import Ablation, analyses
 from vitviz.analyses import streaming
@@ -42,7 +42,7 @@ STATISTICS = ("distance", "renormalised", "prefix_mass", "entropy")
 @cache
 def inspected(family: str):
     architecture, options = FAMILIES[family]
-    return inspect(small(architecture, **options))
+    return inspect(small_vit(architecture, **options))
 
 
 @cache

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from tests.surveys.conftest import noise
 from vitviz.analyses.faithfulness.ranking import ranking_rows, ranking_rows_all_scores
 from vitviz.errors import VitvizError
 
-model_of = cache(lambda outputs: small(num_classes=outputs))
+model_of = cache(lambda outputs: small_vit(num_classes=outputs))
 
 
 def inspected(outputs, head_type):

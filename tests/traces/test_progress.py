@@ -3,12 +3,12 @@
 import pytest
 
 from tests.engine.looking import inspect, noise
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from vitviz.traces import progress
 
 
 def test_pass_reports_layers_in_order_to_its_listener_only():
-    inspector, reports = inspect(small(depth=3)), []
+    inspector, reports = inspect(small_vit(depth=3)), []
     with progress.to(lambda done, of: reports.append((done, of))):
         inspector.trace(noise())
     assert reports == [(1, 3), (2, 3), (3, 3)]

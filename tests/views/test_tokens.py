@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from tests.shared import shared_file
 from tests.views.helpers import of_model
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
@@ -56,7 +56,7 @@ def test_what_a_pointer_reads_is_the_cosine_of_two_tokens(subject, norm, mean):
 
 
 def test_the_last_depth_through_the_final_norm_is_what_the_model_goes_on_with():
-    model, seen = small(), []
+    model, seen = small_vit(), []
     model.norm.register_forward_hook(lambda module, given, made: seen.append(made[0].clone()))
     inspector = of_model(model)
     trace = inspector.trace(vitviz.sample_image("coffee"))
@@ -67,7 +67,7 @@ def test_the_last_depth_through_the_final_norm_is_what_the_model_goes_on_with():
 
 
 def test_a_model_that_norms_the_mean_alone_has_that_norm_and_one_without_says_so():
-    model = small(global_pool="avg", class_token=False)
+    model = small_vit(global_pool="avg", class_token=False)
     inspector = of_model(model)
     trace = inspector.trace(vitviz.sample_image("coffee"))
     torch.testing.assert_close(inspector.final_norm(trace, 2), model.fc_norm(trace.tokens[2]).detach())
@@ -133,7 +133,7 @@ def test_norms_sinks_and_heads_are_the_traces_own(subject):
     [{"reg_tokens": 4}, {"num_classes": 0}, {"reg_tokens": 2, "class_token": False, "global_pool": "avg"}],
 )
 def test_registers_and_no_classifier(model):
-    inspector = of_model(small(**model))
+    inspector = of_model(small_vit(**model))
     trace = inspector.trace(vitviz.sample_image("coffee"))
     subject = ViewContext(inspector, trace, **kept())
     assert VIEW.unsupported(subject) is None
@@ -151,7 +151,7 @@ def test_registers_and_no_classifier(model):
 
 
 def test_a_picture_of_few_patches_has_fewer_components(subject):
-    inspector = of_model(small(patch_size=32, img_size=32))
+    inspector = of_model(small_vit(patch_size=32, img_size=32))
     few = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")), **kept())
     assert item(few, "components").tolist() == [[[0, 0, 0]]]
     assert (item(few, "tints") == 128).all()

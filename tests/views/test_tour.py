@@ -10,7 +10,7 @@ import torch
 
 import vitviz
 from tests.engine.looking import noise, perturbed
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from tests.views.helpers import TOUR, item, spoken, subject, unpacked
 from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
@@ -20,7 +20,7 @@ from vitviz.views import ViewContext
 
 @pytest.fixture(scope="module")
 def plain():
-    return subject(small())
+    return subject(small_vit())
 
 
 def test_the_numbers_of_a_plain_model_stand_in_its_equations(plain):
@@ -120,7 +120,7 @@ def test_sentences_are_worked_out_as_they_are_scored(plain, score):
 
 
 def test_two_heads_are_not_drawn_as_one():
-    found = unpacked(subject(small("deit_tiny_distilled_patch16_224")), "answer")
+    found = unpacked(subject(small_vit("deit_tiny_distilled_patch16_224")), "answer")
     assert found["read"] is None and "weights" not in found["top"][0] and found["top"][0]["logit"]
 
 
@@ -201,11 +201,11 @@ def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(pla
 
 
 def test_where_there_is_no_account_the_last_steps_say_so(monkeypatch):
-    bare = subject(small(num_classes=0))
+    bare = subject(small_vit(num_classes=0))
     said = spoken(bare)
     assert "no classifier" in said["sum"] and "no classifier" in said["without"]
     assert unpacked(bare, "sum") == unpacked(bare, "without") == unpacked(bare, "path") == {}
-    other = subject(small())
+    other = subject(small_vit())
     monkeypatch.setattr("vitviz.engine.studies.attribution.check_balance", lambda ledger: _refuse())
     said = spoken(other)
     assert "Attribution says why" in said["sum"] and unpacked(other, "without") == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.engine.looking import perturbed
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from tests.views.helpers import NAMES, TOUR, subject
 
 
@@ -21,7 +21,7 @@ def drawn(of) -> dict[str, tuple[str, str, bool]]:
 
 
 def test_a_plain_models_numbers_are_those_of_its_trace():
-    of = subject(small())
+    of = subject(small_vit())
     trace, model, blocks = of.trace, of.inspector.model, drawn(of)
     tokens, width = trace.tokens[0].shape
     heads, _, dim = trace.layers[0].q.shape
@@ -63,7 +63,7 @@ def test_a_plain_models_numbers_are_those_of_its_trace():
     ],
 )
 def test_the_sequence_and_what_is_read_of_it_are_the_models(name, changes, front, read):
-    of = subject(small(name, **changes))
+    of = subject(small_vit(name, **changes))
     diagram, blocks = TOUR.summary(of)["diagram"], drawn(of)
     before = sum(count for _, count in front)
     assert diagram["front"] == front and diagram["tokens"] == 16 + before == of.trace.grid.tokens
@@ -88,5 +88,5 @@ def test_what_stands_elsewhere_than_in_the_papers_figure_is_drawn_there():
     assert relative["attention"][1].endswith(", relative") and not relative["positions"][2]
     clip = TOUR.summary(subject(perturbed("vit_base_patch32_clip_224", depth=1)))["diagram"]
     assert clip["norm"] and clip["plain"]
-    after = TOUR.summary(subject(small("vit_relpos_base_patch16_rpn_224", patch_size=8)))["diagram"]
+    after = TOUR.summary(subject(small_vit("vit_relpos_base_patch16_rpn_224", patch_size=8)))["diagram"]
     assert not after["plain"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.engine.looking import perturbed
-from tests.engine.small import SMALL, small
+from tests.engine.small import SMALL, small_vit
 from tests.views.helpers import TOUR, spoken, subject, unpacked
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.views.tour.steps import tour_texts
@@ -15,7 +15,7 @@ from vitviz.views.tour.steps import tour_texts
 
 @pytest.fixture(scope="module")
 def plain():
-    return subject(small())
+    return subject(small_vit())
 
 
 def test_siglip_has_no_class_token_and_no_classifier():
@@ -65,14 +65,14 @@ def test_what_else_models_do_differently_is_said():
         and "LayerScale" in beit["layers"]
         and "b_{ij}" in beit["attention"]
     )
-    distilled = spoken(subject(small("deit_tiny_distilled_patch16_224")))
+    distilled = spoken(subject(small_vit("deit_tiny_distilled_patch16_224")))
     assert (
         "teacher" in distilled["token"]
         and "averaged" in distilled["readout"]
         and "(4)" not in distilled["readout"]
         and "x_{dist}" in distilled["token"]
     )
-    registers = spoken(subject(small("vit_small_patch14_reg4_dinov2", patch_size=8)))
+    registers = spoken(subject(small_vit("vit_small_patch14_reg4_dinov2", patch_size=8)))
     assert (
         "4 register tokens" in registers["token"]
         and "the patches alone" in registers["positions"]
@@ -80,7 +80,7 @@ def test_what_else_models_do_differently_is_said():
     )
     clip = spoken(subject(perturbed("vit_base_patch32_clip_224", depth=1)))
     assert "LayerNorm follows before the first block" in clip["positions"]
-    post = spoken(subject(small("vit_relpos_base_patch16_rpn_224", patch_size=8)))
+    post = spoken(subject(small_vit("vit_relpos_base_patch16_rpn_224", patch_size=8)))
     assert (
         "differ in detail" in post["layers"]
         and "(2)" not in post["layers"]
@@ -89,15 +89,15 @@ def test_what_else_models_do_differently_is_said():
 
 
 def test_each_way_of_reading_has_its_own_words():
-    largest = spoken(subject(small(global_pool="max")))
+    largest = spoken(subject(small_vit(global_pool="max")))
     assert (
         "does not read it, though: it reads the largest" in largest["token"]
         and "each number of y is the largest" in largest["readout"]
     )
-    everything = spoken(subject(small(global_pool="avg", pool_include_prefix=True, reg_tokens=2)))
+    everything = spoken(subject(small_vit(global_pool="avg", pool_include_prefix=True, reg_tokens=2)))
     assert "reads all tokens together" in everything["token"] and "ignores them" not in everything["token"]
     assert "all tokens are averaged" in everything["readout"]
-    mapped = spoken(subject(small(global_pool="map")))
+    mapped = spoken(subject(small_vit(global_pool="map")))
     assert "attention pooling" in mapped["token"] and "mean over" not in mapped["token"]
     args = {
         name: SMALL[name]
@@ -140,5 +140,5 @@ def test_texts_are_keys_and_formulas_are_plain(plain):
 )
 def test_every_text_is_known_to_translators(name, changes):
     known = set(tour_texts())
-    for step in TOUR.summary(subject(small(name, **changes)))["steps"]:
+    for step in TOUR.summary(subject(small_vit(name, **changes)))["steps"]:
         assert {step["title"], *step["said"], *step["shapes"], step["attempt"]} <= known

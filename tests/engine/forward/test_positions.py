@@ -8,7 +8,7 @@ import vitviz
 from tests.engine.looking import inspect, noise
 from tests.engine.models.transformers_classes import transformers_models
 from tests.engine.models.transformers_kin import BIASES, beit, dinov3, mae
-from tests.engine.small import perturbed, small
+from tests.engine.small import perturbed, small_vit
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, UnsupportedModel
 
@@ -87,7 +87,7 @@ def test_position_table_equals_table_added_by_model(tmp_path):
 
 
 def test_timm_model_resizes_positions_like_timm():
-    inspector = inspect(small())
+    inspector = inspect(small_vit())
     table = inspector.model.pos_embed[:, 1:].reshape(1, 4, 4, -1).movedim(-1, 1)
     resized = F.interpolate(table, (2, 3), mode="bicubic", antialias=True).flatten(2)[0].T
     torch.testing.assert_close(inspector.position_table((16, 24)), resized)
@@ -95,7 +95,7 @@ def test_timm_model_resizes_positions_like_timm():
 
 def test_inspector_of_another_size_resizes_trained_table():
     """At 64 pixels, then at 48: the table of 32 pixels is resized, not an already resized one."""
-    model = small()
+    model = small_vit()
     at_64, own = (Inspector.of(model, size=size, device="cpu") for size in (64, None))
     for size in ((32, 32), (48, 48), (64, 64)):
         assert torch.equal(at_64.position_table(size), own.position_table(size))

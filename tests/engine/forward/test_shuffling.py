@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.engine.looking import inspect, noise, perturbed
-from tests.engine.small import small
+from tests.engine.small import small_vit
 from vitviz.engine.forward import shuffling
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
@@ -24,7 +24,7 @@ ORDER_FREE = [
 
 @pytest.mark.parametrize("name, changes", ORDER_FREE)
 def test_patch_order_does_not_matter_without_positions(name, changes):
-    inspector = inspect(small(name, **changes))
+    inspector = inspect(small_vit(name, **changes))
     original, shuffled = inspector.trace(noise()), inspector.experiment(noise(), shuffle=3)
     assert (original.logits - shuffled.logits).abs().max() > 1e-2, "with positions the order must matter"
     zeroed, zeroed_and_shuffled = (
@@ -36,7 +36,7 @@ def test_patch_order_does_not_matter_without_positions(name, changes):
 
 
 def test_patch_tokens_are_permuted_with_patches_without_positions():
-    inspector = inspect(small())
+    inspector = inspect(small_vit())
     zeroed, zeroed_and_shuffled = (
         inspector.experiment(noise(), positions=False),
         inspector.experiment(noise(), shuffle=3, positions=False),
@@ -50,7 +50,7 @@ def test_patch_tokens_are_permuted_with_patches_without_positions():
 
 
 def test_view_shows_shuffled_model_input():
-    inspector = inspect(small())
+    inspector = inspect(small_vit())
     original, shuffled = inspector.trace(noise()), inspector.experiment(noise(), shuffle=3)
     order = shuffling.permutation(16, 3)
     for position, patch in enumerate(order):
@@ -64,7 +64,7 @@ def test_view_shows_shuffled_model_input():
 
 
 def test_experiment_leaves_model_and_traces_unchanged():
-    model = small()
+    model = small_vit()
     inspector = inspect(model)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     table, before = model.pos_embed, inspector.trace(noise())
@@ -77,7 +77,7 @@ def test_experiment_leaves_model_and_traces_unchanged():
 
 
 def test_variant_without_positions_shares_all_other_weights():
-    model = small()
+    model = small_vit()
     variant = shuffling.without_positions(model, "small")
     own = dict(model.named_parameters())
     assert [name for name, parameter in variant.named_parameters() if parameter is not own[name]] == [
@@ -87,7 +87,7 @@ def test_variant_without_positions_shares_all_other_weights():
 
 
 def test_experiment_accepts_view_as_input():
-    inspector = inspect(small())
+    inspector = inspect(small_vit())
     trace = inspector.trace(noise())
     prepared = prepare(open_image(noise()), inspector.preprocessing)
     torch.testing.assert_close(
@@ -115,14 +115,14 @@ def test_non_table_positions_cannot_be_zeroed_but_patches_shuffled(name, reason)
 
 
 def test_zeroing_positions_is_rejected_without_position_embedding():
-    inspector = inspect(small(pos_embed="none"))
+    inspector = inspect(small_vit(pos_embed="none"))
     with pytest.raises(VitvizError, match="nothing to set to zero"):
         inspector.experiment(noise(), positions=False)
 
 
 @pytest.mark.parametrize("name, changes", [*ORDER_FREE, ("vit_small_patch16_dinov3", {})])
 def test_readout_and_parts_reproduce_logits_and_embedding(name, changes):
-    model = small(name, **changes)
+    model = small_vit(name, **changes)
     inspector = inspect(model)
     trace, parts = inspector.trace(noise()), inspector.parts()
     y = inspector.readout(trace)
@@ -140,7 +140,7 @@ def test_readout_and_parts_reproduce_logits_and_embedding(name, changes):
 
 
 def test_batched_orders_equal_single_shuffles(monkeypatch):
-    inspector = inspect(small())
+    inspector = inspect(small_vit())
     trace = inspector.trace(noise())
     orders = torch.stack([torch.from_numpy(shuffling.permutation(16, seed)) for seed in range(5)])
     monkeypatch.setattr(asked, "AT_ONCE", 2 * trace.grid.tokens)  # two images at once

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.small import logits, perturbed, saved, small
+from tests.engine.small import logits, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
@@ -32,8 +32,8 @@ def save_and_load_adapter(folder, tensors, **config):
 
 def save_base(folder):
     folder.mkdir()
-    model = small()
-    saved(model, folder / "model.safetensors")
+    model = small_vit()
+    save_model(model, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(CONFIG))
     return model
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import vitviz
 from tests.engine.models.theirs import CustomViT, SeparateMatrices
-from tests.engine.small import perturbed, saved, small
+from tests.engine.small import perturbed, save_model, small_vit
 from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.engine import choices
@@ -63,7 +63,7 @@ def test_head_count_is_inferred_from_genuine_but_not_random_weights():
         for step in ("0000", "3000")
     ]
     assert [inference.infer_heads(load_file(path)) for path in early] == [None, 3]
-    assert inference.infer_heads(perturbed(small()).state_dict()) is None
+    assert inference.infer_heads(perturbed(small_vit()).state_dict()) is None
     mixed = {
         key: value[torch.randperm(len(value))] if "qkv" in key else value for key, value in genuine.items()
     }
@@ -72,7 +72,7 @@ def test_head_count_is_inferred_from_genuine_but_not_random_weights():
 
 @pytest.mark.long
 def test_head_count_contrast_equals_plain_loops():
-    tensors = small().double().state_dict()
+    tensors = small_vit().double().state_dict()
     contrast = inference.head_count_contrasts({key: value.float() for key, value in tensors.items()})[4]
     inside, outside = [], []
     for row in range(128):
@@ -127,7 +127,7 @@ def test_normalisation_is_assumed_from_family_name_or_parts(tmp_path):
         )
     half = vitviz.load(save_bare_file(tmp_path, "augreg-tuned.safetensors"), device="cpu")
     assert half.preprocessing.mean == (0.5, 0.5, 0.5)
-    clip = vitviz.load(saved(small(pre_norm=True), tmp_path / "mine.safetensors"), device="cpu")
+    clip = vitviz.load(save_model(small_vit(pre_norm=True), tmp_path / "mine.safetensors"), device="cpu")
     assert clip.preprocessing.mean == (0.48145466, 0.4578275, 0.40821073)
     choices_by_name = {assumption.name: assumption.choices for assumption in clip.checkpoint.assumed}
     assert choices_by_name["normalisation"][0].startswith("mean=0.48145466")
@@ -146,8 +146,8 @@ def test_ambiguous_pooling_and_block_are_listed_and_followed(tmp_path, pool, blo
     from timm.models.vision_transformer import Block, ResPostBlock
 
     timm_block = {"res-post-norm": ResPostBlock}.get(block, Block)
-    oracle = small(fc_norm=False, block_fn=timm_block, **POOLS[pool])
-    path, noise = saved(oracle, tmp_path / "best.safetensors"), torch.randn(2, 3, 32, 32)
+    oracle = small_vit(fc_norm=False, block_fn=timm_block, **POOLS[pool])
+    path, noise = save_model(oracle, tmp_path / "best.safetensors"), torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         expected = oracle(noise)
         if block == "post-norm":
@@ -174,7 +174,7 @@ def test_ambiguous_pooling_and_block_are_listed_and_followed(tmp_path, pool, blo
 
 def test_properties_fixed_by_tensors_are_not_assumed(tmp_path):
     def choices_of(**parts):
-        path = saved(small(**parts), tmp_path / "best.safetensors")
+        path = save_model(small_vit(**parts), tmp_path / "best.safetensors")
         return {
             assumption.name: assumption.choices
             for assumption in vitviz.load(path, device="cpu").checkpoint.assumed
@@ -186,7 +186,7 @@ def test_properties_fixed_by_tensors_are_not_assumed(tmp_path):
     assert choices_of(global_pool="map")["pool"] == ("pool=attention", "pool=attention+of+all")
     save_bare_file = choices_of(global_pool="avg", class_token=False)["pool"]
     assert save_bare_file == ("pool=average", "pool=max", "pool=average+and+max")
-    layer_scale_file = saved(small(init_values=1e-5), tmp_path / "best.safetensors")
+    layer_scale_file = save_model(small_vit(init_values=1e-5), tmp_path / "best.safetensors")
     with pytest.raises(CheckpointError, match="LayerScale"):
         vitviz.load(layer_scale_file, block="post-norm", device="cpu")
     with pytest.raises(CheckpointError, match="cannot read 'attention'; expected class or"):
@@ -194,7 +194,7 @@ def test_properties_fixed_by_tensors_are_not_assumed(tmp_path):
 
 
 def test_stated_properties_are_used_and_not_assumed(tmp_path):
-    path = saved(small(), tmp_path / "mine.safetensors")
+    path = save_model(small_vit(), tmp_path / "mine.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
         inspector = vitviz.load(path, heads=4, **ALL, labels=list("abcdefg"), device="cpu")
@@ -212,8 +212,8 @@ def test_stated_heads_epsilon_and_activation_are_used(tmp_path):
 
     from timm.layers import LayerNorm
 
-    other = small(num_heads=8, act_layer="quick_gelu", norm_layer=partial(LayerNorm, eps=1e-2))
-    path = saved(other, tmp_path / "mine.safetensors")
+    other = small_vit(num_heads=8, act_layer="quick_gelu", norm_layer=partial(LayerNorm, eps=1e-2))
+    path = save_model(other, tmp_path / "mine.safetensors")
     inspector = vitviz.load(
         path, heads=8, activation="quick_gelu", epsilon=1e-2, mean=0.5, std=0.5, device="cpu"
     )
@@ -225,7 +225,7 @@ def test_stated_heads_epsilon_and_activation_are_used(tmp_path):
 def test_stated_heads_override_the_architecture(tmp_path):
     name = "vit_tiny_patch16_224"
     other = perturbed(timm.create_model(name, num_heads=6, img_size=32, num_classes=7))
-    path = saved(other, tmp_path / "mine.safetensors")
+    path = save_model(other, tmp_path / "mine.safetensors")
     inspector = vitviz.load(path, architecture=name, heads=6, device="cpu")
     noise = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
@@ -260,12 +260,12 @@ def test_overrides_survive_conversion_to_text():
 
 def test_heads_that_do_not_divide_width_are_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="128 does not divide"):
-        vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=3)
+        vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=3)
 
 
 @pytest.mark.long
 def test_choices_show_their_predictions(tmp_path):
-    path = saved(small(), tmp_path / "mine.safetensors")
+    path = save_model(small_vit(), tmp_path / "mine.safetensors")
     inspector = vitviz.load(path, device="cpu")
     image = open_image(vitviz.sample_image("chelsea"))
     predictions = list(
@@ -282,8 +282,8 @@ def test_choices_show_their_predictions(tmp_path):
 
 
 def test_written_config_is_read_by_vitviz_and_timm(tmp_path):
-    other = small(num_heads=4, act_layer="relu")
-    path = saved(other, tmp_path / "mine.safetensors")
+    other = small_vit(num_heads=4, act_layer="relu")
+    path = save_model(other, tmp_path / "mine.safetensors")
     first = vitviz.load(
         path, heads=4, activation="relu", mean=0.3, std=0.2, labels=list("abcdefg"), device="cpu"
     )

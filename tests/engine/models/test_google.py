@@ -5,7 +5,7 @@ import pytest
 import timm
 import torch
 
-from tests.engine.small import SMALL, same
+from tests.engine.small import SMALL, assert_same_logits
 from tests.tiers import sweep
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats import google
@@ -92,7 +92,7 @@ def test_google_archive_equals_timm_loader(kind, tmp_path):
     model = timm.create_model("vit_tiny_patch16_224", **{**SMALL, "num_heads": 4}).eval()
     model.load_pretrained(str(path))
     loaded = load(find_checkpoint(str(path)))
-    same(loaded, model)
+    assert_same_logits(loaded, model)
     assert loaded.model.blocks[0].attn.num_heads == 4 and "heads" not in loaded.checkpoint.note
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5)
 

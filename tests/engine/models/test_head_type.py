@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import vitviz
-from tests.engine.small import SMALL, perturbed, saved, small
+from tests.engine.small import SMALL, perturbed, save_model, small_vit
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
 from vitviz.errors import AssumedWarning, CheckpointError, VitvizError
@@ -77,11 +77,11 @@ def test_unknown_problem_type_is_rejected(tmp_path):
 
 @pytest.fixture(scope="module")
 def single_output_model():
-    return small(num_classes=1)
+    return small_vit(num_classes=1)
 
 
 def test_single_output_of_bare_file_is_assumed_sigmoid(single_output_model, tmp_path):
-    file = saved(single_output_model, tmp_path / "mine.safetensors")
+    file = save_model(single_output_model, tmp_path / "mine.safetensors")
     with pytest.warns(AssumedWarning, match=r"what its one output is \(head_type=sigmoid\)"):
         inspector = vitviz.load(file, device="cpu")
     (asked,) = (one for one in inspector.checkpoint.assumed if one.name == "head_type")
@@ -97,7 +97,7 @@ def test_single_output_of_bare_file_is_assumed_sigmoid(single_output_model, tmp_
 
 @pytest.mark.filterwarnings("ignore::vitviz.AssumedWarning")
 def test_stated_head_type_is_used_and_written_to_config(single_output_model, tmp_path):
-    file = saved(single_output_model, tmp_path / "mine.safetensors")
+    file = save_model(single_output_model, tmp_path / "mine.safetensors")
     for inspector in (
         vitviz.load(file, device="cpu", head_type="value"),
         vitviz.load(f"{file}?head_type=value", device="cpu"),
@@ -112,7 +112,7 @@ def test_stated_head_type_is_used_and_written_to_config(single_output_model, tmp
 
 
 def test_single_output_of_timm_folder_is_assumed_sigmoid(single_output_model, tmp_path):
-    saved(single_output_model, tmp_path / "model.safetensors")
+    save_model(single_output_model, tmp_path / "model.safetensors")
     args = {name: value for name, value in SMALL.items() if name != "num_classes"}
     about = {"architecture": "vit_tiny_patch16_224", "num_classes": 1, "model_args": args}
     about["pretrained_cfg"] = {"mean": [0.5] * 3, "std": [0.5] * 3, "num_classes": 1}
@@ -124,7 +124,7 @@ def test_single_output_of_timm_folder_is_assumed_sigmoid(single_output_model, tm
 
 
 def test_softmax_of_single_output_is_rejected(single_output_model, tmp_path):
-    file = saved(single_output_model, tmp_path / "mine.safetensors")
+    file = save_model(single_output_model, tmp_path / "mine.safetensors")
     with pytest.raises(VitvizError, match="its softmax is 100 % for every image"):
         vitviz.load(file, device="cpu", head_type="softmax")
     for model in (
@@ -138,12 +138,12 @@ def test_softmax_of_single_output_is_rejected(single_output_model, tmp_path):
 
 
 def inspect_head(outputs, head_type):
-    model = small(num_classes=outputs)
+    model = small_vit(num_classes=outputs)
     return vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu", head_type=head_type)
 
 
 def test_bare_module_defaults_to_softmax_and_accepts_sigmoid():
-    model = small()
+    model = small_vit()
     usual = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu")
     assert usual.head_type == "softmax"
     assert sum(score for _, score in usual.trace(IMAGE).top(7)) == pytest.approx(1)
@@ -203,7 +203,7 @@ def test_perturbation_of_value_head_uses_largest_value():
 @pytest.mark.parametrize("sign", [1, -1])
 def test_single_sigmoid_output_keeps_its_sign_under_perturbation(sign, single_output_model):
     with torch.no_grad():
-        model = small(num_classes=1)
+        model = small_vit(num_classes=1)
         model.head.weight.mul_(sign)
         model.head.bias.zero_()
     inspector = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu", head_type="sigmoid")
@@ -233,7 +233,7 @@ def test_faithfulness_of_value_head_ranks_by_value():
 
 
 def test_bfloat16_deviation_of_value_head_is_in_logits():
-    model = small(num_classes=1)
+    model = small_vit(num_classes=1)
     inspector = vitviz.Inspector.of(
         model, mean=0.5, std=0.5, device="cpu", dtype="bfloat16", head_type="value"
     )

@@ -7,7 +7,7 @@ import torch
 
 import vitviz
 from tests.engine.models.transformers_classes import SIZES, hf, transformers_models
-from tests.engine.small import SMALL, perturbed, saved, small
+from tests.engine.small import SMALL, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel
@@ -37,7 +37,7 @@ def test_transformers_folder_gives_transformers_logits(kind, tmp_path):
 def test_note_lists_only_assumed_preprocessing(tmp_path):
     perturbed(transformers_models()["vit"]()).save_pretrained(tmp_path / "theirs")
     (tmp_path / "timms").mkdir()
-    saved(small(), tmp_path / "timms/model.safetensors")
+    save_model(small_vit(), tmp_path / "timms/model.safetensors")
     args = {name: value for name, value in SMALL.items() if name != "num_classes"}
     about = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": args}
     (tmp_path / "timms/config.json").write_text(json.dumps(about))
@@ -122,7 +122,7 @@ def test_transformers_preprocessing_is_read(kind, tmp_path):
 )
 def test_unsupported_transformers_type_is_rejected(kind, error, reason, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
-    saved(small(), tmp_path / "model.safetensors")
+    save_model(small_vit(), tmp_path / "model.safetensors")
     with pytest.raises(error, match=reason):
         load(find_checkpoint(str(tmp_path)))
 

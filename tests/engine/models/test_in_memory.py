@@ -9,7 +9,7 @@ from torch import nn
 
 import vitviz
 from tests.engine.models.theirs import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
-from tests.engine.small import perturbed, small
+from tests.engine.small import perturbed, small_vit
 from tests.shared import shared_file
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import to_toml
@@ -38,7 +38,7 @@ def test_timm_module_equals_its_file():
 
 
 def test_inspecting_leaves_training_state_unchanged():
-    model = small(drop_rate=0.5).train().double()
+    model = small_vit(drop_rate=0.5).train().double()
     hook_calls = []
     model.blocks[0].register_forward_hook(lambda *_: hook_calls.append(1))
     weight = model.blocks[0].attn.qkv.weight
@@ -59,12 +59,12 @@ def test_inspecting_leaves_training_state_unchanged():
 @pytest.mark.long
 @pytest.mark.parametrize("wrap", [torch.nn.DataParallel, torch.compile])
 def test_wrapped_module_is_unwrapped(wrap):
-    assert inspect_module(wrap(small())).grid().patches == 16
+    assert inspect_module(wrap(small_vit())).grid().patches == 16
 
 
 def test_hook_that_changes_logits_is_kept():
     """No timm model gives these logits, so the module is inspected directly, with its hook."""
-    model = small()
+    model = small_vit()
     model.blocks[0].register_forward_hook(lambda module, args, output: output.flip(-1))
     inspector = inspect_module(model, size=32)
     assert "answers otherwise than its copy" in inspector.describe()
@@ -186,7 +186,7 @@ def test_module_with_constant_output_is_rejected():
 
 def test_inspector_size_equals_trace_size():
     for dynamic in (True, False):
-        model = small(dynamic_img_size=dynamic)
+        model = small_vit(dynamic_img_size=dynamic)
         at_64, image = inspect_module(model, size=64), vitviz.sample_image("coffee")
         trace = at_64.trace(image)
         assert at_64.grid().patches == 64 and trace.grid.pixels == (64, 64)
@@ -196,11 +196,11 @@ def test_inspector_size_equals_trace_size():
             with torch.no_grad():
                 torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-4)
     with pytest.raises(VitvizError, match="does not divide"):
-        inspect_module(small(), size=60)
+        inspect_module(small_vit(), size=60)
 
 
 def test_gradient_checkpointing_is_off_in_copy():
-    model = small()
+    model = small_vit()
     model.set_grad_checkpointing(True)
     inspector, image = inspect_module(model), vitviz.sample_image("coffee")
     assert model.grad_checkpointing and not inspector.model.grad_checkpointing
@@ -209,12 +209,12 @@ def test_gradient_checkpointing_is_off_in_copy():
 
 
 def test_random_state_is_restored_after_inspecting():
-    class Noisy(type(small())):
+    class Noisy(type(small_vit())):
         def forward(self, x):
             torch.rand(3)
             return super().forward(x)
 
-    model = small()
+    model = small_vit()
     model.__class__ = Noisy
     state = torch.get_rng_state()
     inspect_module(model)
@@ -246,11 +246,11 @@ def test_missing_information_is_requested():
     with pytest.raises(UnsupportedModel):
         inspect_module(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 5)))
     with pytest.raises(VitvizError, match="7 classes"):
-        inspect_module(small(), labels=["one"])
+        inspect_module(small_vit(), labels=["one"])
 
 
 def test_trace_of_another_inspector_is_rejected():
-    first, second = inspect_module(small()), inspect_module(small())
+    first, second = inspect_module(small_vit()), inspect_module(small_vit())
     with pytest.raises(VitvizError, match="Ask the inspector that made it"):
         second.readout(first.trace(vitviz.sample_image("coffee")))
 

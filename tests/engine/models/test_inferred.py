@@ -7,7 +7,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.small import same, saved, small
+from tests.engine.small import assert_same_logits, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
@@ -32,9 +32,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_architecture_is_inferred_from_tensors(kind, tmp_path):
-    model = small(**KINDS[kind])
-    loaded = load(find_checkpoint(str(saved(model, tmp_path / "weights.safetensors"))))
-    same(loaded, model)
+    model = small_vit(**KINDS[kind])
+    loaded = load(find_checkpoint(str(save_model(model, tmp_path / "weights.safetensors"))))
+    assert_same_logits(loaded, model)
     assert ("heads" in loaded.checkpoint.note) == (kind != "query-key norm")
     assert "normalisation" in [assumption.name for assumption in loaded.checkpoint.assumed]
 
@@ -50,7 +50,7 @@ def test_file_without_blocks_is_rejected(tmp_path):
 
 @pytest.mark.parametrize("width, heads", [(96, (3, 6, 2, 1)), (144, (9, 3)), (60, (1, 2, 3, 4, 5, 6))])
 def test_possible_head_counts_are_listed_if_64_does_not_divide_width(width, heads, tmp_path):
-    path = saved(small(embed_dim=width, num_heads=heads[0]), tmp_path / "weights.safetensors")
+    path = save_model(small_vit(embed_dim=width, num_heads=heads[0]), tmp_path / "weights.safetensors")
     loaded = load(find_checkpoint(str(path)))
     assert loaded.model.blocks[0].attn.num_heads == heads[0]
     (assumption,) = [count for count in loaded.checkpoint.assumed if count.name == "heads"]
@@ -61,29 +61,33 @@ def test_possible_head_counts_are_listed_if_64_does_not_divide_width(width, head
 
 
 def test_unknown_tensors_require_architecture(tmp_path):
-    path = saved(timm.create_model("beit_base_patch16_224", depth=1), tmp_path / "weights.safetensors")
+    path = save_model(timm.create_model("beit_base_patch16_224", depth=1), tmp_path / "weights.safetensors")
     with pytest.raises(CheckpointError, match="architecture"):
         load(find_checkpoint(str(path)))
 
 
 def test_older_layer_scale_names_are_read(tmp_path):
-    model, path = small(init_values=1e-5), tmp_path / "weights.safetensors"
+    model, path = small_vit(init_values=1e-5), tmp_path / "weights.safetensors"
     older = {
         re.sub(r"ls(\d)\.gamma", r"gamma_\1", name): tensor for name, tensor in model.state_dict().items()
     }
     assert "blocks.1.gamma_2" in older
     save_file(older, path)
-    same(load(find_checkpoint(str(path))), model)
+    assert_same_logits(load(find_checkpoint(str(path))), model)
 
 
 def test_distilled_file_fixes_pooling_but_not_normalisation(tmp_path):
     for kind, read in (("distilled", True), ("plain", False)):
-        loaded = load(find_checkpoint(str(saved(small(**KINDS[kind]), tmp_path / f"{kind[0]}.safetensors"))))
+        loaded = load(
+            find_checkpoint(str(save_model(small_vit(**KINDS[kind]), tmp_path / f"{kind[0]}.safetensors")))
+        )
         assumptions = [assumption.name for assumption in loaded.checkpoint.assumed]
         assert "normalisation" in assumptions and ("pool" not in assumptions) == read, kind
 
 
 @pytest.mark.parametrize("size, crop", [(32, 1.0), (120, 1.0), (128, 0.9)])
 def test_small_images_are_not_cropped_by_default(size, crop, tmp_path):
-    loaded = load(find_checkpoint(str(saved(small(img_size=size), tmp_path / "weights.safetensors"))))
+    loaded = load(
+        find_checkpoint(str(save_model(small_vit(img_size=size), tmp_path / "weights.safetensors")))
+    )
     assert loaded.preprocessing.crop_pct == crop

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.engine.looking import noise
-from tests.engine.small import SMALL, perturbed, same, saved, small
+from tests.engine.small import SMALL, assert_same_logits, perturbed, save_model, small_vit
 from tests.shared import shared_file
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
@@ -21,7 +21,7 @@ from vitviz.errors import CheckpointError, UnsupportedModel
 
 @pytest.fixture
 def folder(tmp_path):
-    model = small()
+    model = small_vit()
     folder = tmp_path / "mine"
     timm.models.save_for_hf(model, folder, model_args={k: v for k, v in SMALL.items() if k != "num_classes"})
     return folder
@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 def test_local_dir_folder_equals_timm_load(folder):
     loaded = load(find_checkpoint(str(folder)))
-    same(loaded, timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), tolerance=0)
+    assert_same_logits(loaded, timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), tolerance=0)
     assert not loaded.model.training
     assert all(
         not p.requires_grad and p.dtype == torch.float32 and p.device.type == "cpu"
@@ -40,7 +40,7 @@ def test_local_dir_folder_equals_timm_load(folder):
 
 
 def test_half_precision_weights_are_read_as_float32(folder):
-    tensors = {name: value.half() for name, value in small().state_dict().items()}
+    tensors = {name: value.half() for name, value in small_vit().state_dict().items()}
     save_file(tensors, folder / "model.safetensors")
     loaded = load(find_checkpoint(str(folder)))
     assert torch.equal(loaded.model.head.weight, tensors["head.weight"].float())
@@ -82,19 +82,21 @@ def test_explicit_architecture_overrides_config(folder):
 def test_snapshot_is_loaded_with_config_of_its_checkpoint(folder):
     snapshots = folder / "snapshots"
     snapshots.mkdir()
-    model = small(num_classes=7)
+    model = small_vit(num_classes=7)
     with torch.no_grad():
         model.head.bias.add_(1)
-    saved(model, snapshots / "step-000100.safetensors")
+    save_model(model, snapshots / "step-000100.safetensors")
     loaded = load(snapshot_checkpoint(find_checkpoint(str(folder)), 100))
-    same(loaded, model, tolerance=0)
+    assert_same_logits(loaded, model, tolerance=0)
     assert loaded.checkpoint.name == "mine@100" and "100 steps" in loaded.checkpoint.note
 
 
 def test_early_checkpoint_equals_timm_load_and_has_labels():
     path = shared_file("weights/vitviz-tiny-early")
     loaded = load(find_checkpoint(str(path)))
-    same(loaded, timm.create_model(f"local-dir:{path}", pretrained=True).eval(), size=64, tolerance=0)
+    assert_same_logits(
+        loaded, timm.create_model(f"local-dir:{path}", pretrained=True).eval(), size=64, tolerance=0
+    )
     assert loaded.labels[0] == "goldfish" and len(loaded.labels) == 200
     early = load(snapshot_checkpoint(find_checkpoint(str(path)), 0))
     assert not torch.equal(early.model.pos_embed, loaded.model.pos_embed)
@@ -104,7 +106,7 @@ def test_early_checkpoint_equals_timm_load_and_has_labels():
 def test_genuine_deit_tiny_has_imagenet_normalisation_and_labels(architecture):
     path = shared_file("weights/deit_tiny_patch16_224.safetensors")
     loaded = load(find_checkpoint(str(path), architecture=architecture))
-    same(
+    assert_same_logits(
         loaded, timm.create_model("deit_tiny_patch16_224", checkpoint_path=path).eval(), size=224, tolerance=0
     )
     assert loaded.preprocessing.mean == (0.485, 0.456, 0.406) and loaded.preprocessing.std == (
@@ -117,14 +119,16 @@ def test_genuine_deit_tiny_has_imagenet_normalisation_and_labels(architecture):
 
 def test_file_named_after_architecture_uses_its_preprocessing(tmp_path):
     model = perturbed(timm.create_model("vit_tiny_patch16_224", depth=12, num_classes=7))
-    loaded = load(find_checkpoint(str(saved(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors"))))
+    loaded = load(
+        find_checkpoint(str(save_model(model, tmp_path / "vit_tiny_patch16_224_pets-1a2b.safetensors")))
+    )
     assert loaded.preprocessing.mean == (0.5, 0.5, 0.5) and "assumed" not in loaded.checkpoint.note
     expected_names = {"pool", "block", "normalisation", "activation"}
     assert expected_names <= {assumption.name for assumption in loaded.checkpoint.assumed}, (
         "fine-tuning may have changed these"
     )
     other = load(
-        find_checkpoint(str(saved(small(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
+        find_checkpoint(str(save_model(small_vit(), tmp_path / "vit_tiny_patch16_224_pets.safetensors")))
     )  # the name does not fit the tensors
     assert other.model.embed_dim == 128 and "assumed" in other.checkpoint.note
 
@@ -132,8 +136,8 @@ def test_file_named_after_architecture_uses_its_preprocessing(tmp_path):
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224.safetensors", "vit_tiny_patch16_224/"])
 def test_path_in_current_folder_precedes_hub(name, tmp_path, monkeypatch):
     (tmp_path / "vit_tiny_patch16_224").mkdir()
-    saved(small(), tmp_path / "vit_tiny_patch16_224" / "model.safetensors")
-    saved(small(), tmp_path / "vit_tiny_patch16_224.safetensors")
+    save_model(small_vit(), tmp_path / "vit_tiny_patch16_224" / "model.safetensors")
+    save_model(small_vit(), tmp_path / "vit_tiny_patch16_224.safetensors")
     monkeypatch.chdir(tmp_path)
     assert find_checkpoint(name).source == "local" and load(find_checkpoint(name)).model.embed_dim == 128
     assert find_checkpoint("vit_tiny_patch16_224").source == "hub"
@@ -145,7 +149,7 @@ def test_path_in_current_folder_precedes_hub(name, tmp_path, monkeypatch):
 
 
 def test_missing_tensor_is_rejected(folder):
-    tensors = small().state_dict()
+    tensors = small_vit().state_dict()
     del tensors["blocks.1.mlp.fc2.bias"]
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"blocks\.1\.mlp\.fc2\.bias \(128\) is missing from the file"):
@@ -153,14 +157,14 @@ def test_missing_tensor_is_rejected(folder):
 
 
 def test_extra_tensor_is_named(folder):
-    save_file(small().state_dict() | {"blocks.0.extra": torch.zeros(3)}, folder / "model.safetensors")
+    save_file(small_vit().state_dict() | {"blocks.0.extra": torch.zeros(3)}, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"blocks\.0\.extra \(3\) of the file is not part of the model"):
         load(find_checkpoint(str(folder)))
 
 
 def test_position_table_of_other_size_is_rejected(folder):
-    model = small(img_size=64)
-    saved(model, folder / "model.safetensors")
+    model = small_vit(img_size=64)
+    save_model(model, folder / "model.safetensors")
     with pytest.raises(
         CheckpointError, match=r"pos_embed is \(1, 65, 128\) in the file and \(1, 17, 128\) in the model"
     ):
@@ -168,7 +172,7 @@ def test_position_table_of_other_size_is_rejected(folder):
 
 
 def test_patch_embedding_of_other_size_is_rejected(folder):
-    saved(small(patch_size=16, img_size=64), folder / "model.safetensors")
+    save_model(small_vit(patch_size=16, img_size=64), folder / "model.safetensors")
     with pytest.raises(
         CheckpointError,
         match=(
@@ -208,7 +212,7 @@ def test_malformed_config_is_rejected(config, folder):
 @pytest.mark.parametrize("trained_at", [96, 224])
 def test_input_size_of_short_config_is_model_size(trained_at, tmp_path):
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=7, img_size=trained_at)
-    saved(perturbed(model), tmp_path / "model.safetensors")
+    save_model(perturbed(model), tmp_path / "model.safetensors")
     config = {
         "architecture": "vit_tiny_patch16_224",
         "num_classes": 7,

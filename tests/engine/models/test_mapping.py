@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 import vitviz
 from tests.engine.models.theirs import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
-from tests.engine.small import perturbed, small
+from tests.engine.small import perturbed, small_vit
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import NameMap, mapping_file, parse_mapping, to_toml
 from vitviz.errors import CheckpointError
@@ -150,7 +150,7 @@ def test_invalid_mapping_is_rejected_with_reason(tmp_path, text, message):
 
 
 def test_mapping_and_config_are_combined(tmp_path):
-    model = small()
+    model = small_vit()
     save_file(
         {f"net.{key}": value.contiguous() for key, value in model.state_dict().items()},
         tmp_path / "m.safetensors",

@@ -4,14 +4,14 @@ import pytest
 import timm
 import torch
 
-from tests.engine.small import perturbed, same, saved, small
+from tests.engine.small import assert_same_logits, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
 
 
 def test_misfit_error_names_first_three_tensors_with_shapes(tmp_path):
-    path = saved(small(), tmp_path / "some.safetensors")
+    path = save_model(small_vit(), tmp_path / "some.safetensors")
     with pytest.raises(CheckpointError) as error:
         load(find_checkpoint(str(path), architecture="deit_small_patch16_224"))
     text = str(error.value)
@@ -23,7 +23,7 @@ def test_misfit_error_names_first_three_tensors_with_shapes(tmp_path):
 
 
 def test_patch_embedding_is_not_resampled_for_named_architecture(tmp_path):
-    path = saved(
+    path = save_model(
         timm.create_model("deit_tiny_patch16_224", patch_size=8, img_size=112), tmp_path / "a.safetensors"
     )
     with pytest.raises(
@@ -35,9 +35,9 @@ def test_patch_embedding_is_not_resampled_for_named_architecture(tmp_path):
 
 def test_fine_tuned_file_keeps_its_classes_and_size(tmp_path):
     model = perturbed(timm.create_model("deit_tiny_patch16_224", num_classes=10, img_size=64))
-    path = saved(model, tmp_path / "pets.safetensors")
+    path = save_model(model, tmp_path / "pets.safetensors")
     loaded = load(find_checkpoint(str(path), architecture="deit_tiny_patch16_224"))
-    same(loaded, model, size=64, tolerance=0)
+    assert_same_logits(loaded, model, size=64, tolerance=0)
     assert torch.equal(loaded.model.pos_embed, model.pos_embed) and loaded.preprocessing.size == (64, 64)
     assert (
         loaded.preprocessing.mean == (0.485, 0.456, 0.406)
@@ -50,13 +50,13 @@ def test_fine_tuned_file_keeps_its_classes_and_size(tmp_path):
 
 def test_fine_tuned_file_keeps_its_pooling(tmp_path):
     model = perturbed(timm.create_model("vit_tiny_patch16_224", num_classes=10, global_pool="avg", depth=12))
-    path = saved(model, tmp_path / "pets.safetensors")
+    path = save_model(model, tmp_path / "pets.safetensors")
     loaded = load(find_checkpoint(str(path), architecture="vit_tiny_patch16_224"))
-    same(loaded, model, size=224, tolerance=0)
+    assert_same_logits(loaded, model, size=224, tolerance=0)
     assert loaded.model.global_pool == "avg" and "pooling avg" in loaded.checkpoint.note
 
 
 def test_single_channel_file_is_rejected(tmp_path):
-    path = saved(small(in_chans=1), tmp_path / "digits.safetensors")
+    path = save_model(small_vit(in_chans=1), tmp_path / "digits.safetensors")
     with pytest.raises(CheckpointError, match="1 channel"):
         load(find_checkpoint(str(path)))

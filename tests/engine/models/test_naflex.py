@@ -7,7 +7,7 @@ import timm
 import torch
 
 from tests.engine.looking import inspect, noise, perturbed
-from tests.engine.small import same, saved
+from tests.engine.small import assert_same_logits, save_model
 from tests.tiers import sweep
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.naflex import to_plain_vit
@@ -73,12 +73,12 @@ def test_resized_table_keeps_half_precision():
 @pytest.mark.long
 def test_file_of_named_naflex_architecture_is_loaded(tmp_path, monkeypatch):
     timm_model = perturbed("naflexvit_base_patch16_gap", num_classes=4, **SHALLOW)
-    path = saved(timm_model, tmp_path / "weights.safetensors")
+    path = save_model(timm_model, tmp_path / "weights.safetensors")
     monkeypatch.setattr(
         timm, "create_model", partial(timm.create_model, **SHALLOW)
     )  # the registered architecture has 12 layers
     loaded = load(find_checkpoint(str(path), architecture="naflexvit_base_patch16_gap"))
-    same(loaded, timm_model, size=384, tolerance=1e-4)
+    assert_same_logits(loaded, timm_model, size=384, tolerance=1e-4)
     assert loaded.preprocessing.size == (384, 384) and "classes 4" in loaded.checkpoint.note
     assert Inspector(loaded, "cpu").grid().rows == 24
 

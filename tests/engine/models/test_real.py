@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.small import saved, small
+from tests.engine.small import save_model, small_vit
 from vitviz.engine.adapters.load import load, require_real
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
@@ -17,7 +17,7 @@ WEIGHTS = ["head.weight", "blocks.1.attn.qkv.weight", "pos_embed", "cls_token", 
 )
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_non_float_weights_are_rejected(tmp_path, name, dtype):
-    tensors = {key: value.contiguous() for key, value in small().state_dict().items()}
+    tensors = {key: value.contiguous() for key, value in small_vit().state_dict().items()}
     tensors[name] = (tensors[name] * 50).to(dtype)
     save_file(tensors, tmp_path / "some.safetensors")
     with pytest.raises(
@@ -29,19 +29,19 @@ def test_non_float_weights_are_rejected(tmp_path, name, dtype):
 
 def test_rejected_weights_are_counted(tmp_path):
     torch.save(
-        {key: value.to(torch.int16) for key, value in small().state_dict().items()}, tmp_path / "some.pth"
+        {key: value.to(torch.int16) for key, value in small_vit().state_dict().items()}, tmp_path / "some.pth"
     )
     with pytest.raises(CheckpointError, match=r"\(and \d+ more\) as int16"):
         load(find_checkpoint(str(tmp_path / "some.pth")))
 
 
 def test_half_precision_and_index_tables_are_accepted(tmp_path):
-    beit = small("beit_base_patch16_224", img_size=32)
+    beit = small_vit("beit_base_patch16_224", img_size=32)
     tensors = {key: value.contiguous().half() for key, value in beit.state_dict().items()}
     table = "blocks.0.attn.relative_position_index"
     tensors[table] = torch.zeros(17, 17, dtype=torch.int64)
     require_real(tensors, "BEiT")
     with pytest.raises(CheckpointError, match="as complex64 numbers"):
         require_real({"some.index": torch.zeros(3, dtype=torch.complex64)}, "Some")
-    loaded = load(find_checkpoint(str(saved(small().half(), tmp_path / "half.safetensors"))))
+    loaded = load(find_checkpoint(str(save_model(small_vit().half(), tmp_path / "half.safetensors"))))
     assert all(parameter.dtype == torch.float32 for parameter in loaded.model.parameters())

@@ -10,7 +10,7 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
-from tests.engine.small import perturbed, same, saved, small
+from tests.engine.small import assert_same_logits, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.folder import shards
 from vitviz.engine.formats.weights import bytes_held, read_shapes
@@ -38,7 +38,7 @@ def save_shards(folder, model, safe=True):
 
 @pytest.fixture
 def folder(tmp_path):
-    save_shards(tmp_path / "mine", small())
+    save_shards(tmp_path / "mine", small_vit())
     return tmp_path / "mine"
 
 
@@ -51,11 +51,11 @@ def rewrite(index, change):
 @pytest.mark.parametrize("safe", [True, False])
 @pytest.mark.parametrize("source", ["", "index", "without config"])
 def test_shards_are_read_as_one_file(safe, source, tmp_path):
-    model = small()
+    model = small_vit()
     save_shards(tmp_path, model, safe)
     if source == "without config":
         (tmp_path / "config.json").unlink()
-    same(
+    assert_same_logits(
         load(find_checkpoint(str(tmp_path / INDEX[safe] if source == "index" else tmp_path))),
         model,
         tolerance=0,
@@ -91,16 +91,18 @@ def test_transformers_shards_give_transformers_logits(safe, tmp_path):
 def test_sharded_checkpoint_is_listed_once_with_parameters(folder):
     listed = [checkpoint for checkpoint in checkpoints(folder.parent) if checkpoint.source == "local"]
     assert [(checkpoint.name, checkpoint.parameters) for checkpoint in listed] == [
-        ("mine", sum(value.numel() for value in small().state_dict().values()))
+        ("mine", sum(value.numel() for value in small_vit().state_dict().values()))
     ]
     assert find_checkpoint("mine", folder.parent, trusted=False) == listed[0]
 
 
 def test_size_and_shapes_cover_all_shards(folder):
     index = folder / INDEX[True]
-    assert read_shapes(index) == {name: tuple(value.shape) for name, value in small().state_dict().items()}
+    assert read_shapes(index) == {
+        name: tuple(value.shape) for name, value in small_vit().state_dict().items()
+    }
     assert bytes_held(index) == sum(path.stat().st_size for path in folder.iterdir() if "-of-" in path.name)
-    single_file = saved(small(), folder / "one.safetensors")
+    single_file = save_model(small_vit(), folder / "one.safetensors")
     assert (
         bytes_held(single_file)
         == single_file.stat().st_size
@@ -109,11 +111,11 @@ def test_size_and_shapes_cover_all_shards(folder):
 
 
 def test_single_file_precedes_index(folder):
-    other = small(num_classes=7)
+    other = small_vit(num_classes=7)
     with torch.no_grad():
         other.head.bias.add_(1)
-    saved(other, folder / "model.safetensors")
-    same(load(find_checkpoint(str(folder))), other, tolerance=0)
+    save_model(other, folder / "model.safetensors")
+    assert_same_logits(load(find_checkpoint(str(folder))), other, tolerance=0)
 
 
 def test_missing_shards_are_named(folder):
@@ -160,7 +162,7 @@ OUTSIDE += ["C:outside.safetensors", "..", ".", "", "outside\0.safetensors", "~/
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_index_cannot_point_outside_its_folder(name, folder):
-    saved(small(), folder.parent / "outside.safetensors")
+    save_model(small_vit(), folder.parent / "outside.safetensors")
     rewrite(folder / INDEX[True], lambda places: places.update({"cls_token": name}))
     with pytest.raises(
         CheckpointError,
@@ -191,7 +193,9 @@ def test_folder_of_links_like_hub_cache_is_read(folder):
     snapshot.mkdir()
     for path in folder.iterdir():
         (snapshot / path.name).symlink_to(path)
-    same(load(find_checkpoint(str(snapshot))), load(find_checkpoint(str(folder))).model, tolerance=0)
+    assert_same_logits(
+        load(find_checkpoint(str(snapshot))), load(find_checkpoint(str(folder))).model, tolerance=0
+    )
 
 
 class Hostile:
@@ -204,7 +208,7 @@ class Hostile:
 
 def test_shard_with_code_is_rejected_and_code_does_not_run(tmp_path):
     marker = tmp_path / "it-ran"
-    shard = save_shards(tmp_path / "mine", small(), safe=False)[1]
+    shard = save_shards(tmp_path / "mine", small_vit(), safe=False)[1]
     torch.save(torch.load(shard, weights_only=True) | {"more": Hostile(marker)}, shard)
     with pytest.raises(
         CheckpointError, match=rf"{shard.name} was not opened: it is a pickle that asks to run code"

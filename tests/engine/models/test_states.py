@@ -11,7 +11,7 @@ from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 import vitviz
 from tests.engine.models.theirs import CustomViT
-from tests.engine.small import perturbed, small
+from tests.engine.small import perturbed, small_vit
 from vitviz.errors import UnsupportedModel, VitvizError
 
 HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}
@@ -67,7 +67,7 @@ STATES = {
 @pytest.mark.filterwarnings("ignore:.*weight_norm")
 @pytest.mark.parametrize("state", STATES)
 def test_model_state_does_not_change_logits(state):
-    model = STATES[state](small())
+    model = STATES[state](small_vit())
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     training = [module.training for module in model.modules()]
     trace = trace_of(model)
@@ -79,7 +79,7 @@ def test_model_state_does_not_change_logits(state):
 
 
 def test_in_place_training_does_not_change_inspector():
-    model = small()
+    model = small_vit()
     inspector = vitviz.Inspector.of(model, **HALF)
     before = inspector.trace(IMAGE).logits
     with torch.no_grad():
@@ -91,7 +91,7 @@ def test_in_place_training_does_not_change_inspector():
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_inspector_made_without_gradients_works_outside(mode):
     with mode():
-        model = small()
+        model = small_vit()
     plain = vitviz.Inspector.of(model, **HALF)
     with mode():
         inspector = vitviz.Inspector.of(model, **HALF)
@@ -103,7 +103,7 @@ def test_inspector_made_without_gradients_works_outside(mode):
 
 
 def test_autocast_does_not_change_public_results():
-    inspector = vitviz.Inspector.of(small(), **HALF)
+    inspector = vitviz.Inspector.of(small_vit(), **HALF)
     trace = inspector.trace(IMAGE)
 
     def numbers():
@@ -122,7 +122,7 @@ def test_autocast_does_not_change_public_results():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*quantize_per_tensor")
 def test_quantised_model_is_traced():
-    model = torch.ao.quantization.quantize_dynamic(small(), {nn.Linear})
+    model = torch.ao.quantization.quantize_dynamic(small_vit(), {nn.Linear})
     trace = vitviz.Inspector.of(model, **HALF, size=32).trace(IMAGE)
     with torch.no_grad():
         torch.testing.assert_close(trace.logits, model(pixels_of(trace))[0], atol=1e-5, rtol=1e-5)
@@ -142,7 +142,7 @@ def test_meta_device_model_is_rejected(build, reason):
 
 def test_gated_mlp_is_named_in_error():
     tensors = {
-        name: value for name, value in small().state_dict().items() if ".mlp." not in name
+        name: value for name, value in small_vit().state_dict().items() if ".mlp." not in name
     }  # fmt: skip
     from vitviz.engine.formats.inference import architecture_of
 

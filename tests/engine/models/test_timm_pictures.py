@@ -9,18 +9,18 @@ from timm.data import create_transform, resolve_model_data_config
 
 import vitviz
 from tests.engine.looking import SHAPES, noise_image
-from tests.engine.small import SMALL, saved, small
+from tests.engine.small import SMALL, save_model, small_vit
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError
 
 
 @pytest.fixture(scope="module")
 def vit():
-    return small()
+    return small_vit()
 
 
 def folder(path, model, cfg, **args):
-    saved(model, path / "model.safetensors")
+    save_model(model, path / "model.safetensors")
     args = {name: value for name, value in {**SMALL, **args}.items() if name != "num_classes" and value}
     about = {"architecture": "vit_tiny_patch16_224", "num_classes": 7, "model_args": args}
     (path / "config.json").write_text(json.dumps({**about, "pretrained_cfg": cfg}))

@@ -12,7 +12,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.small import same, small
+from tests.engine.small import assert_same_logits, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError
@@ -62,13 +62,13 @@ FILES = {  # name -> (content of the file, text of the note)
 @pytest.mark.parametrize("kind", FILES)
 def test_training_file_gives_output_of_its_model(kind, tmp_path):
     headless = {"num_classes": 0} if kind in ("iBOT", "MoCo v3", "DINOv2 in chunks") else {}
-    model, other = small(depth=4, **headless), small(depth=4, **headless)
+    model, other = small_vit(depth=4, **headless), small_vit(depth=4, **headless)
     with torch.no_grad():
         other.norm.weight.mul_(-1)
     content, note = FILES[kind]
     torch.save(content(model.state_dict(), other.state_dict()), tmp_path / "last.ckpt")
     loaded = load(find_checkpoint(str(tmp_path / "last.ckpt")))
-    same(loaded, model)
+    assert_same_logits(loaded, model)
     assert note in loaded.checkpoint.note
 
 
@@ -78,10 +78,10 @@ def test_foreign_objects_in_file_are_never_imported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "omegaconf", module)
     config = module.DictConfig()
     config.lr = 0.1
-    model = small()
+    model = small_vit()
     torch.save({"state_dict": model.state_dict(), "hyper_parameters": config}, tmp_path / "a.ckpt")
     monkeypatch.delitem(sys.modules, "omegaconf")
-    same(load(find_checkpoint(str(tmp_path / "a.ckpt"))), model)
+    assert_same_logits(load(find_checkpoint(str(tmp_path / "a.ckpt"))), model)
     assert "omegaconf" not in sys.modules
 
 
@@ -116,7 +116,7 @@ def in_safetensors(content):
         ("a.safetensors", text(POINTER), "a Git LFS pointer", "git lfs pull"),
         ("a.pth", text("\n<!DOCTYPE html><html>"), "a web page", "download link"),
         ("a.ckpt", in_torch(LIGHTNING), f"a Lightning checkpoint .*{__name__}.Own", "model.state_dict"),
-        ("a.pth", in_torch(small()), "a whole pickled model .*VisionTransformer", "model.state_dict"),
+        ("a.pth", in_torch(small_vit()), "a whole pickled model .*VisionTransformer", "model.state_dict"),
         ("a.safetensors", in_safetensors(LORA), "a LoRA adapter", "merge_and_unload"),
         ("a.pth", in_torch(timm.create_model("resnet10t").state_dict()), "a ResNet", "Choose a plain"),
         ("a.safetensors", in_safetensors({"model.embed_tokens.weight": torch.ones(4, 2)}), "a language model",

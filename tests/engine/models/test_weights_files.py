@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import vitviz
-from tests.engine.small import same, saved, small
+from tests.engine.small import assert_same_logits, save_model, small_vit
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
 from vitviz.engine.adapters.load import load
@@ -48,10 +48,10 @@ WRAPPED = {
 
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_wrappers_and_prefixes_are_removed(kind, tmp_path):
-    model = small()
+    model = small_vit()
     torch.save(WRAPPED[kind](model.state_dict()), tmp_path / "weights.pth")
     loaded = load(find_checkpoint(str(tmp_path / "weights.pth")))
-    same(loaded, model)
+    assert_same_logits(loaded, model)
     assert ("EMA" in loaded.checkpoint.note) == ("ema" in kind.lower()) and (
         "training" in loaded.checkpoint.note
     ) == (kind in ("DINO teacher", "MAE decoder"))
@@ -72,7 +72,7 @@ SETS = {
 @pytest.mark.parametrize("kind", SETS)
 def test_one_of_two_weight_sets_is_used_and_other_is_listed(kind, tmp_path):
     wrap, first, second = SETS[kind]
-    model, other = small(), small()
+    model, other = small_vit(), small_vit()
     with torch.no_grad():
         other.head.weight.mul_(-1)
     state = {"state": {0: {"exp_avg": torch.ones(3)}}, "param_groups": []}
@@ -82,9 +82,9 @@ def test_one_of_two_weight_sets_is_used_and_other_is_listed(kind, tmp_path):
         shown = vitviz.load(tmp_path / "weights.pth", device="cpu")
     (asked,) = [one for one in shown.checkpoint.assumed if one.name == "weights"]
     assert asked.choices == (f"weights={first}", f"weights={second}")
-    same(shown, model)
+    assert_same_logits(shown, model)
     chosen = vitviz.load(tmp_path / "weights.pth", weights=second, mean=0.5, std=0.5, device="cpu")
-    same(chosen, other)
+    assert_same_logits(chosen, other)
     assert "weights" not in [one.name for one in chosen.checkpoint.assumed]
     image = open_image(vitviz.sample_image("coffee"))
     predictions = {
@@ -95,11 +95,11 @@ def test_one_of_two_weight_sets_is_used_and_other_is_listed(kind, tmp_path):
             tmp_path / "weights.pth", weights=second, device="cpu").trace(image)  # fmt: skip
         assert predictions[f"weights={one}"] == pytest.approx(trace.top(1)[0])
     sidecar_config.write_config(chosen.checkpoint, chosen.model, chosen.preprocessing)
-    same(vitviz.load(tmp_path / "weights.pth", device="cpu"), other)
+    assert_same_logits(vitviz.load(tmp_path / "weights.pth", device="cpu"), other)
 
 
 def test_unknown_weight_set_is_rejected_with_known_sets(tmp_path):
-    state = small().state_dict()
+    state = small_vit().state_dict()
     torch.save({"model": state, "ema": state}, tmp_path / "a.pth")
     with pytest.raises(CheckpointError, match="no weights 'best'; expected one of ema, model"):
         vitviz.load(tmp_path / "a.pth", weights="best")
@@ -152,13 +152,13 @@ def test_float_tensors_become_float32_and_integers_stay(dtype, tmp_path):
 
 
 def test_whole_pickled_model_is_rejected_with_advice(tmp_path):
-    torch.save(small(), tmp_path / "whole.pth")
+    torch.save(small_vit(), tmp_path / "whole.pth")
     with pytest.raises(CheckpointError, match=r"timm\..*state_dict"):
         load(find_checkpoint(str(tmp_path / "whole.pth")))
 
 
 def test_namespace_is_allowed_only_while_reading(tmp_path):
-    torch.save({"model": small().state_dict(), "args": argparse.Namespace()}, tmp_path / "a.pth")
+    torch.save({"model": small_vit().state_dict(), "args": argparse.Namespace()}, tmp_path / "a.pth")
     load(find_checkpoint(str(tmp_path / "a.pth")))
     assert argparse.Namespace not in torch.serialization.get_safe_globals()
 
@@ -168,11 +168,11 @@ def test_namespace_is_allowed_only_while_reading(tmp_path):
 def test_damaged_file_is_named_in_error(name, content, tmp_path):
     whole = io.BytesIO()
     if name.endswith(".safetensors"):
-        whole = io.BytesIO(saved(small(), tmp_path / "b.safetensors").read_bytes())
+        whole = io.BytesIO(save_model(small_vit(), tmp_path / "b.safetensors").read_bytes())
     elif name.endswith(".npz"):
         np.savez(whole, a=np.ones(1000))
     else:
-        torch.save(small().state_dict(), whole)
+        torch.save(small_vit().state_dict(), whole)
     data = {
         "empty": b"",
         "noise": bytes(range(256)) * 9,
