@@ -183,11 +183,11 @@ def test_link_reload_and_history_restore_strokes(open_page):
 
 
 def test_uploaded_image_keeps_strokes_after_reload(open_page, tmp_path):
-    from tests.browser.helpers import upload
+    from tests.browser.helpers import upload_image
 
     page = open_page("?tab=rollout", wait=False)
     ready(page, "rollout")
-    upload(page, tmp_path / "mine.png")
+    upload_image(page, tmp_path / "mine.png")
     drag(page, open_editor(page), (0.3, 0.3), (0.7, 0.7))
     wait_for_strokes(page, "strokes.startsWith('brush.mean_')")
     painted = image_bytes(page)

@@ -1,4 +1,4 @@
-"""Runs the browser's modules in Node, for what they compute and not what they draw."""
+"""Runs the browser's modules in Node to test what they compute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from vitviz.server.api import modules
 
-# What modules ask of a browser as they are loaded; an array comes as the class that the browser has for it.
+# Browser globals that modules need at load time. Arrays become the matching typed arrays.
 RUN = """
 import { readFileSync } from 'node:fs';
 Object.defineProperty(globalThis, 'navigator', { value: { language: 'en' }, configurable: true });
@@ -31,18 +31,18 @@ console.log(JSON.stringify(found, (name, one) =>
 """
 
 
-def written(given: Any) -> Any:
-    """As JSON: arrays by their class and their numbers row by row; what is not a number as a word."""
+def to_json(given: Any) -> Any:
+    """Return JSON values: arrays with dtype and flat values, non-finite numbers as "NaN"."""
     if isinstance(given, np.ndarray):
         numbers = [one if math.isfinite(one) else "NaN" for one in given.ravel().tolist()]
         return {"dtype": given.dtype.name, "values": numbers}
     if isinstance(given, Mapping):
-        return {name: written(one) for name, one in given.items()}
-    return [written(one) for one in given] if isinstance(given, (list, tuple)) else given
+        return {name: to_json(one) for name, one in given.items()}
+    return [to_json(one) for one in given] if isinstance(given, (list, tuple)) else given
 
 
 class Node:
-    """The modules, as they are served, in a folder from which Node loads them."""
+    """The served modules, in a folder from which Node imports them."""
 
     def __init__(self, home: Path):
         self.home = home
@@ -53,15 +53,15 @@ class Node:
         (home / "run.js").write_text(RUN)
 
     def __call__(self, path: str, expression: str, /, **given: Any) -> Any:
-        """What an expression gives that names a module's exports and the values given; numbers in lists."""
-        asked = {"path": f"./{path}", "expression": expression, "given": written(given)}
-        found = subprocess.run(
+        """Evaluate an expression over the exports of a module and the given values."""
+        request = {"path": f"./{path}", "expression": expression, "given": to_json(given)}
+        result = subprocess.run(
             ["node", "run.js"],
             cwd=self.home,
-            input=json.dumps(asked),
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             timeout=60,
         )
-        assert found.returncode == 0, found.stderr
-        return json.loads(found.stdout)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""What scripts compute is what Python computes: each function in Node beside plain loops in float64."""
+"""Numbers computed by scripts in Node, compared with plain float64 loops."""
 
 import json
 import math
@@ -20,8 +20,8 @@ def subject(inspector, trace):
     return ViewContext(inspector, trace)
 
 
-def seen(subject, **more) -> dict:
-    """The part of a mounted view that its functions read."""
+def view_state(subject, **more) -> dict:
+    """Return the part of a mounted view that its functions read."""
     grid = subject.trace.grid
     shape = {
         "rows": grid.rows,
@@ -33,17 +33,17 @@ def seen(subject, **more) -> dict:
 
 
 def items(view, subject, names, **settings) -> dict:
-    """Items as they reach the browser: float32 numbers and their shape."""
+    """Return items as the browser receives them: float32 values and shape."""
     settings = view.settings({name: str(value) for name, value in settings.items()}, subject.about)
     found = {name: np.asarray(view.item(subject, name, settings)) for name in names}
     return {name: {"values": one.astype(np.float32), "shape": list(one.shape)} for name, one in found.items()}
 
 
-def test_a_patch_is_normalised_as_it_enters_the_model(node, subject):
-    entered = []
+def test_normalised_patch_equals_the_model_input(node, subject):
+    inputs = []
     inspector = subject.inspector
     layer = inspector.model.patch_embed
-    handle = layer.register_forward_pre_hook(lambda _, given: entered.append(given[0].double().numpy()[0]))
+    handle = layer.register_forward_pre_hook(lambda _, given: inputs.append(given[0].double().numpy()[0]))
     try:
         inspector.trace(vitviz.sample_image("coffee"), size=None)
     finally:
@@ -62,11 +62,11 @@ def test_a_patch_is_normalised_as_it_enters_the_model(node, subject):
             preprocessing={"mean": list(preprocessing.mean), "std": list(preprocessing.std)},
         )
         row, col = divmod(patch, grid.cols)
-        square = entered[-1][:, row * tall : (row + 1) * tall, col * wide : (col + 1) * wide]
+        square = inputs[-1][:, row * tall : (row + 1) * tall, col * wide : (col + 1) * wide]
         np.testing.assert_allclose(found, square.transpose(1, 2, 0).ravel(), atol=1e-5)
 
 
-def test_the_entropy_of_a_row_and_of_a_head_are_pythons(node, subject):
+def test_entropy_of_row_and_head_matches_python(node, subject):
     weights = subject.trace.attention(4)[2].double().numpy()
     rows = [-sum(a * math.log(a) for a in row if a > 0) for row in weights]
     found = node(
@@ -82,9 +82,9 @@ def test_the_entropy_of_a_row_and_of_a_head_are_pythons(node, subject):
     )
 
 
-def test_the_explorer_says_the_entropy_of_the_head_in_view(node, subject):
+def test_attention_text_reports_entropy_and_distance(node, subject):
     weights = np.full(197, 1 / 197, np.float32)
-    view = seen(
+    view = view_state(
         subject,
         settings={"layer": 5, "head": 2, "show": "head", "direction": "row"},
         data={
@@ -93,59 +93,57 @@ def test_the_explorer_says_the_entropy_of_the_head_in_view(node, subject):
         },
     )
     view["ui"]["weights"] = weights
-    said = node("views/explorer/query.js", "told(self)", self=view)
-    assert f"row {math.log(197):.2f} nats" in said and "head: entropy 2.50 nats" in said
-    assert f"distance {4 * 3 + 1:.1f} px" in said and f"On patches: {196 / 197:.3f}" in said
+    text = node("views/explorer/query.js", "told(self)", self=view)
+    assert f"row {math.log(197):.2f} nats" in text and "head: entropy 2.50 nats" in text
+    assert f"distance {4 * 3 + 1:.1f} px" in text and f"On patches: {196 / 197:.3f}" in text
 
 
 @pytest.mark.parametrize("show", ["head", "mean"])
 @pytest.mark.parametrize("direction", ["row", "column"])
-def test_the_weights_of_a_query_are_a_row_or_a_column_of_a_head_or_of_their_mean(
-    node, subject, show, direction
-):
-    view = seen(subject, settings={"show": show, "head": 3, "direction": direction, "token": 0})
+def test_query_weights_are_row_or_column_of_head_or_mean(node, subject, show, direction):
+    view = view_state(subject, settings={"show": show, "head": 3, "direction": direction, "token": 0})
     count = subject.trace.grid.tokens
     layer = np.random.default_rng(0).random((3, count, count)).astype(np.float32)
     view["data"] = {"layer": {"values": layer}}
     found = node("views/explorer/query.js", "weights(self, 40)", self=view)
-    of = layer.astype(np.float64).mean(axis=0) if show == "mean" else layer[2]
-    np.testing.assert_allclose(found, of[40] if direction == "row" else of[:, 40], rtol=1e-5)
+    expected = layer.astype(np.float64).mean(axis=0) if show == "mean" else layer[2]
+    np.testing.assert_allclose(found, expected[40] if direction == "row" else expected[:, 40], rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", ["own", "shared"])
-def test_the_wall_shows_each_map_by_its_own_largest_weight_or_by_the_largest_of_all(node, subject, scale):
+def test_head_wall_scales_by_own_or_shared_maximum(node, subject, scale):
     random, grid = np.random.default_rng(0), subject.trace.grid
     maps = random.random((8, 3, grid.rows, grid.cols)) * random.random((8, 3, 1, 1))
     peaks = maps.max(axis=(2, 3))
     bytes_ = np.round(255 * maps / peaks[:, :, None, None]).astype(np.uint8)
-    view = seen(subject, settings={"scale": scale})
+    view = view_state(subject, settings={"scale": scale})
     view["data"] = {"wall": {"values": bytes_}, "wallmax": {"values": peaks.astype(np.float32)}}
     found = np.reshape(
         node("views/explorer/wall.js", "levelsOf(self)", self=view), (8, grid.rows, 4, grid.cols)
     )
     for layer in range(8):
         known = bytes_[layer] / 255 * peaks[layer][:, None, None]
-        for head, one in enumerate([*known, known.mean(axis=0)]):
-            most = peaks.max() if scale == "shared" else one.max()
-            np.testing.assert_allclose(found[layer, :, head], one / most, atol=1e-5)
+        for head, heatmap in enumerate([*known, known.mean(axis=0)]):
+            maximum = peaks.max() if scale == "shared" else heatmap.max()
+            np.testing.assert_allclose(found[layer, :, head], heatmap / maximum, atol=1e-5)
 
 
-def test_a_head_of_tokens_looks_at_as_many_tokens_as_its_entropy_says(node, subject):
+def test_effective_tokens_of_a_head_match_its_entropy(node, subject):
     view, layer, head = RepresentationsView(), 4, 2
     settings = view.settings({"show": "heads", "measure": "nats"}, subject.about)
     attention = subject.trace.attention(layer)[head].double().numpy()
     rows = [-sum(a * math.log(a) for a in row if a > 0) for row in attention]
     nats = float(np.mean(rows[1:]))
     figure = json.loads(view.array(subject, "matrices", settings).tobytes())[0]
-    said = node("frontend/matrix.js", "told(figure, 2, 4)", figure=figure)
-    assert said[0] == "Layer 5, head 3"
-    assert f"{math.exp(nats):.3g} effective tokens, entropy {nats:.3g} nats" in said[1]
-    assert f"{rows[0]:.3g} nats" in said[2]
+    lines = node("frontend/matrix.js", "told(figure, 2, 4)", figure=figure)
+    assert lines[0] == "Layer 5, head 3"
+    assert f"{math.exp(nats):.3g} effective tokens, entropy {nats:.3g} nats" in lines[1]
+    assert f"{rows[0]:.3g} nats" in lines[2]
     assert np.shape(figure["values"]) == (3, 8)
     assert figure["values"][head][layer] == pytest.approx(nats, rel=1e-4)
 
 
-def test_a_patch_has_the_norms_before_and_after_its_position(node, subject):
+def test_patch_norms_before_and_after_position_match_trace(node, subject):
     norms, count = PatchesView().item(subject, "norms", {}), subject.trace.grid.patches
     given = {"norms": {"values": norms.astype(np.float32)}, "count": count}
     found = node("views/patches/detail.js", "normsOf(norms, 33, count)", **given)
@@ -155,9 +153,9 @@ def test_a_patch_has_the_norms_before_and_after_its_position(node, subject):
     assert found["most"] == pytest.approx(norms.max(), rel=1e-6) and abs(before - after) > 0.1
 
 
-def test_positions_are_scaled_from_the_least_to_the_most_alike_and_laid_out_in_tiles(node, subject):
+def test_position_similarity_range_and_tile_layout(node, subject):
     summary, similarity = PositionsView().summary(subject), PositionsView().item(subject, "similarity", {})
-    view = seen(
+    view = view_state(
         subject, settings={"scale": "data"}, data={"similarity": {"values": similarity.astype(np.float32)}}
     )
     view["summary"] = summary
@@ -173,9 +171,9 @@ def test_positions_are_scaled_from_the_least_to_the_most_alike_and_laid_out_in_t
             assert found[row * 9 + col] == small[patch * 6 + other]
 
 
-def test_tokens_above_the_limit_stand_out(node, subject):
+def test_outlier_tokens_match_median_plus_mad(node, subject):
     data = items(RepresentationsView(), subject, ["norms", "usual"], show="norms", k=2)
-    view = seen(subject, data=data, settings={"depth": 8, "k": 2})
+    view = view_state(subject, data=data, settings={"depth": 8, "k": 2})
     found = node("views/tokens/tokens.js", "outliers(self)", self=view)
     norms = [math.sqrt(sum(x * x for x in token)) for token in subject.trace.tokens[8][1:].double().tolist()]
     median = float(np.median(norms))
@@ -184,32 +182,32 @@ def test_tokens_above_the_limit_stand_out(node, subject):
     assert found["cells"] == [patch for patch, norm in enumerate(norms) if norm > limit] and found["cells"]
 
 
-def test_the_lines_of_the_account_and_its_waterfall_lead_from_the_start_to_the_logit(node, subject):
+def test_attribution_lines_and_waterfall_sum_to_the_logit(node, subject):
     names = ["heads", "mlps", "biases", "lines", "sources"]
-    view = seen(subject, data=items(AttributionView(), subject, names))
+    view = view_state(subject, data=items(AttributionView(), subject, names))
     target = subject.trace.top(1)[0][0]
-    account = vitviz.logit_attribution(subject.inspector, subject.trace, target=target)
-    all_ = node("views/evidence/lines.js", "sums(self)", self=view)
+    attribution = vitviz.logit_attribution(subject.inspector, subject.trace, target=target)
+    sums = node("views/evidence/lines.js", "sums(self)", self=view)
     bars = AttributionView().chart(subject, AttributionView().settings({}, subject.about)).bars
-    assert bars.low[0] == 0 and bars.high[-1] == pytest.approx(float(account.logit), abs=1e-3)
+    assert bars.low[0] == 0 and bars.high[-1] == pytest.approx(float(attribution.logit), abs=1e-3)
     np.testing.assert_allclose(bars.high[:-2], bars.low[1:-1])
     attention = (bars.high - bars.low)[1:-2:2]
-    expected = account.heads.double().sum(dim=1) + account.projection_biases.double()
+    expected = attribution.heads.double().sum(dim=1) + attribution.projection_biases.double()
     np.testing.assert_allclose(attention, expected.numpy(), atol=1e-4)
     names = ("patches", "start", "mlps", "biases", "pooling")
-    lines = sum(all_["prefix"]) + sum(all_[name] for name in names)
-    assert lines == pytest.approx(all_["sum"], abs=1e-3) == pytest.approx(float(account.total), abs=1e-3)
+    lines = sum(sums["prefix"]) + sum(sums[name] for name in names)
+    assert lines == pytest.approx(sums["sum"], abs=1e-3) == pytest.approx(float(attribution.total), abs=1e-3)
 
 
 def cubic(x: float) -> float:
-    """The kernel of Keys 1981 with a = -0.75."""
+    """Evaluate the kernel of Keys 1981 with a = -0.75."""
     x, a = abs(x), -0.75
     if x < 1:
         return (a + 2) * x**3 - (a + 3) * x**2 + 1
     return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
 
 
-def test_a_map_is_enlarged_bicubically_within_its_bounds(node):
+def test_map_is_upsampled_bicubically_and_clipped(node):
     small, factor = np.random.default_rng(0).random((3, 4)).astype(np.float32), 5
     found = node("frontend/colours.js", "enlarged(values, 3, 4, 5)", values=small)
     expected = np.zeros((15, 20))
@@ -230,7 +228,7 @@ def test_a_map_is_enlarged_bicubically_within_its_bounds(node):
     assert missing[1, :, 2].all() and missing.sum() == 25
 
 
-def test_half_precision_and_sums_without_what_was_left_out(node):
+def test_float16_decoding_and_nan_ignoring_sums(node):
     halves = np.float16([0, 1, -2.5, 65504, 6e-8, 1 / 3])
     words = np.frombuffer(halves.tobytes(), np.uint8)
     found = node("frontend/data.js", "fromHalf(bytes.buffer)", bytes=words)

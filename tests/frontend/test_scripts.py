@@ -1,4 +1,4 @@
-"""The browser's scripts are static: what a picture, a label or a user brings never stands in them."""
+"""The browser's scripts are static: no image, label or user input enters them."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -14,33 +14,33 @@ from vitviz.views import VIEWS
 
 HOME = Path(vitviz.__file__).parent
 SCRIPTS = {file.relative_to(HOME).as_posix(): file for file in sorted(HOME.rglob("*.js"))}
-CLASSIC = {"server/i18n/first.js"}  # stands in the page's head, before any module
-ROOMS = {
+CLASSIC = {"server/i18n/first.js"}  # a classic script in the head, before all modules
+ALLOWED_IMPORTS = {
     "frontend": {"frontend"},
     "views": {"frontend"},
     "server": {"frontend"},
-}  # room -> the only rooms whose scripts it imports
+}  # package -> packages that it may import
 
 
 def imports(path: str) -> list[tuple[str, set[str]]]:
-    """(path, names) of every module that a module imports; 'default' for its default."""
-    found = []
+    """Return path and names of every module that a module imports; 'default' for its default export."""
+    modules_imported = []
     for named, _star, default, source in re.findall(
         r"^import (?:\{([^}]*)\}|(\*) as \w+|(\w+)) from '([^']+)';", modules.module_source(path), re.M
     ):
-        assert source.startswith("."), f"{path} imports {source}, of which the browser knows nothing"
+        assert source.startswith("."), f"{path} imports {source}, which the browser cannot resolve"
         parts = []
         for part in (PurePosixPath(path).parent / source).parts:
             parts = parts[:-1] if part == ".." else [*parts, part]
         names = {name.split(" as ")[0].strip() for name in named.split(",") if name.strip()} or (
             {"default"} if default else set()
         )
-        found.append(("/".join(parts), names))
-    return found
+        modules_imported.append(("/".join(parts), names))
+    return modules_imported
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_templates_take_no_values(view):
+def test_view_templates_contain_no_values(view):
     canvas = Canvas(view.slug)
     assert (
         canvas.html_template == f'<div class="vv" data-view="{view.slug}"></div>'
@@ -63,7 +63,7 @@ PARTS = sorted(
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_parts_of_the_page_take_no_values(name):
+def test_component_templates_contain_no_values(name):
     part = PageComponent(name)
     assert part.html_template == f'<div class="vv-{name}" role="status" hidden></div>'
     assert (
@@ -76,7 +76,7 @@ def test_parts_of_the_page_take_no_values(name):
 @pytest.mark.parametrize(
     "path", ["views/maps/view.js", "../pyproject.toml", "views/rollout/__init__.py", "", "frontend"]
 )
-def test_what_is_no_script_is_not_handed_out(path):
+def test_unknown_script_path_raises(path):
     with pytest.raises(Unknown, match="There is no script"):
         modules.module_source(path)
 
@@ -84,7 +84,7 @@ def test_what_is_no_script_is_not_handed_out(path):
 @pytest.mark.parametrize("path", SCRIPTS)
 def test_scripts_write_text_and_reach_no_other_host(path):
     source = SCRIPTS[path].read_text(encoding="utf-8")
-    named = source.replace("'http://www.w3.org/2000/svg'", "")  # the name of a language, which nobody fetches
+    named = source.replace("'http://www.w3.org/2000/svg'", "")  # a namespace, never fetched
     for forbidden in (
         "innerHTML",
         "outerHTML",
@@ -99,19 +99,19 @@ def test_scripts_write_text_and_reach_no_other_host(path):
 
 
 @pytest.mark.parametrize("path", sorted(set(SCRIPTS) - CLASSIC))
-def test_every_name_that_a_module_imports_is_exported_where_it_lies(path):
+def test_imported_names_are_exported_by_allowed_packages(path):
     for source, names in imports(path):
         text = modules.module_source(source)
         exported = set(re.findall(r"^export (?:async )?(?:function|const|let|class) (\w+)", text, re.M))
         exported |= {"default"} if re.search("^export default ", text, re.M) else set()
         assert names <= exported, f"{path} imports {names - exported} from {source}"
         assert (
-            source.split("/")[0] in ROOMS[path.split("/")[0]]
+            source.split("/")[0] in ALLOWED_IMPORTS[path.split("/")[0]]
             or source.rsplit("/", 1)[0] == path.rsplit("/", 1)[0]
         )
 
 
-def test_modules_lie_under_an_address_that_changes_with_any_of_them(monkeypatch):
+def test_modules_base_changes_with_any_module(monkeypatch):
     before = modules.modules_base()
     assert re.fullmatch("gradio_api/vitviz/modules/[0-9a-f]{16}/", before)
     changed = {**modules._sources(), "frontend/map.js": "changed"}
@@ -123,7 +123,7 @@ def test_modules_lie_under_an_address_that_changes_with_any_of_them(monkeypatch)
         modules.modules_base.cache_clear()
 
 
-def test_colour_maps_and_the_names_of_views_are_modules():
+def test_colormaps_and_view_names_are_modules():
     colours = modules.module_source("frontend/colormaps.js")
     assert all(f'"{name}"' in colours for name in TABLES)
     assert modules.module_source(
@@ -131,14 +131,14 @@ def test_colour_maps_and_the_names_of_views_are_modules():
     ) == f"export default {[view.slug for view in VIEWS]};\n".replace("'", '"')
 
 
-def test_the_style_fetches_nothing():
+def test_style_sheets_fetch_nothing():
     style = modules.style_sheets()
     assert "url(" not in style and "@import" not in style and "</" not in style
     for file in HOME.rglob("*.css"):
         assert file.read_text(encoding="utf-8") in style
 
 
-def test_a_number_of_fixed_digits_has_a_minus_sign_but_where_it_is_nothing(node):
+def test_fixed_digits_use_minus_sign_except_for_zero(node):
     given = [-0.0004, -0.0, -0.0006, -12.345, 0.25]
     found = node("frontend/numbers.js", "values.map((value) => fixed(value, 3))", values=given)
     assert found == ["0.000", "0.000", "−0.001", "−12.345", "0.250"]

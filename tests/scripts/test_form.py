@@ -1,4 +1,4 @@
-"""The form of the scripts: formatter and linter (biome), and types (tsc), as package.json names them."""
+"""Formatting, linting (biome) and types (tsc) of the scripts, as named in package.json."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ COLUMNS = 110
 
 @pytest.fixture(scope="module")
 def tools() -> Path:
-    """The tools' folder; they are installed where they are missing."""
-    found = HERE / "node_modules/.bin"
-    why = "" if shutil.which("npm") else "no Node and npm on this machine"
-    if not why and not (found / "biome").exists():
+    """Return the folder of the tools. Install them if they are missing."""
+    folder = HERE / "node_modules/.bin"
+    problem = "" if shutil.which("npm") else "no Node and npm on this machine"
+    if not problem and not (folder / "biome").exists():
         install = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"]
-        done = subprocess.run(install, cwd=HERE, capture_output=True, text=True, timeout=300)
-        why = "" if done.returncode == 0 else f"npm install failed: {done.stderr[-500:]}"
-    if why:
-        reason = f"{why}: the form of the scripts is not checked"
+        result = subprocess.run(install, cwd=HERE, capture_output=True, text=True, timeout=300)
+        problem = "" if result.returncode == 0 else f"npm install failed: {result.stderr[-500:]}"
+    if problem:
+        reason = f"{problem}: the form of the scripts is not checked"
         pytest.fail(reason) if os.environ.get("VITVIZ_REQUIRE_ALL") else pytest.skip(reason)
-    return found
+    return folder
 
 
-def checked(tools: Path, folder: Path) -> str:
-    """What the tools complain of in a folder; empty where they are content."""
-    said = ""
+def run_tools(tools: Path, folder: Path) -> str:
+    """Return the problems that the tools report for a folder; empty if there are none."""
+    output = ""
     linted = [
         tools / "biome",
         "ci",
@@ -43,20 +43,20 @@ def checked(tools: Path, folder: Path) -> str:
     ]
     project = folder / "tsconfig.json" if folder != VITVIZ else HERE / "tsconfig.json"
     for command in (linted, [tools / "tsc", "--project", project]):
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120)
-        said += f"{done.stdout}\n{done.stderr}" if done.returncode else ""
-    return said
+        result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120)
+        output += f"{result.stdout}\n{result.stderr}" if result.returncode else ""
+    return output
 
 
 @pytest.mark.processes
-def test_scripts_and_style_sheets_are_in_form(tools):
-    said = checked(tools, VITVIZ)
-    assert not said, f"{said}\nnpm --prefix tests/scripts run format mends what can be mended by a tool"
+def test_scripts_and_style_sheets_pass_biome_and_tsc(tools):
+    problems = run_tools(tools, VITVIZ)
+    assert not problems, f"{problems}\nnpm --prefix tests/scripts run format fixes formatting"
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "fault, told",
+    "fault, expected",
     [
         ("export const one = 1;\n", ""),
         ("import { two } from './two.js';\n\nexport const one = 1;\n", "noUnusedImports"),
@@ -69,17 +69,17 @@ def test_scripts_and_style_sheets_are_in_form(tools):
         ("export const one  = 1\n", "File content differs from formatting output"),
     ],
 )
-def test_the_tools_notice(tools, tmp_path, fault, told):
+def test_tools_report_faults(tools, tmp_path, fault, expected):
     (tmp_path / "one.js").write_text(fault)
     (tmp_path / "two.js").write_text("export const two = 2;\n")
     (tmp_path / "tsconfig.json").write_text(f'{{"extends": "{HERE / "tsconfig.json"}", "include": ["*.js"]}}')
-    said = checked(tools, tmp_path)
-    assert (told in said) if told else said == ""
+    output = run_tools(tools, tmp_path)
+    assert (expected in output) if expected else output == ""
 
 
 @pytest.mark.parametrize("kind", ["js", "css"])
-def test_lines_fit_on_the_screen(kind):
+def test_lines_have_at_most_110_columns(kind):
     for file in VITVIZ.rglob(f"*.{kind}"):
         lines = file.read_text(encoding="utf-8").splitlines()
-        long = [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS]
-        assert not long, f"{file}: lines {long} have more than {COLUMNS} columns"
+        long_lines = [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS]
+        assert not long_lines, f"{file}: lines {long_lines} have more than {COLUMNS} columns"

@@ -1,4 +1,4 @@
-"""A running app, and a stranger who speaks with it as browsers and programs do."""
+"""A running app, and clients that attack it as browsers and programs do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def http(server):
 
 @pytest.fixture(scope="package")
 def listeners(http):
-    """Number → how many values it takes, of all listeners that the page has."""
+    """Map the number of each listener of the page to its number of inputs."""
     return {
         one["id"]: len(one["inputs"])
         for one in http.get("config").json()["dependencies"]
@@ -38,7 +38,7 @@ def listeners(http):
 
 @pytest.fixture(scope="package")
 def secret(folder):
-    """A picture on the server that nobody has uploaded."""
+    """Create an image on the server that was not uploaded."""
     path = folder / "secret.png"
     Image.new("RGB", (64, 64), (1, 200, 3)).save(path)
     return path

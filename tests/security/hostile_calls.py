@@ -1,4 +1,4 @@
-"""Questions to endpoints, listeners and routes that make no sense, the same for the same seed."""
+"""Malformed requests to endpoints, listeners and routes, determined by a seed."""
 
 import json
 import random
@@ -24,8 +24,8 @@ VALUES = [
 
 
 @dataclass(frozen=True)
-class Question:
-    """An HTTP request; `event` says that its answer is fetched by the event that it returns."""
+class HostileRequest:
+    """An HTTP request. If `event` is true, the response is fetched by the returned event id."""
 
     method: str
     path: str
@@ -35,15 +35,15 @@ class Question:
     event: bool = False
 
 
-def call(name: str, signatures: dict[str, list[dict]], listeners: dict[int, int]) -> Question:
-    """A question to an endpoint (its parameters, as `info` tells them) or to a listener (how many values)."""
+def call(name: str, signatures: dict[str, list[dict]], listeners: dict[int, int]) -> HostileRequest:
+    """Return a request to an endpoint (with its documented parameters) or a listener (with its inputs)."""
     rng = random.Random(name)
-    how = rng.choice(["run", "run", "call", "queue", "queue", "raw"])
+    kind = rng.choice(["run", "run", "call", "queue", "queue", "raw"])
     endpoint = rng.choice(sorted(signatures))
     parameters = signatures[endpoint]
-    data = [_given(one, rng) for one in parameters]
+    data = [_value(parameter, rng) for parameter in parameters]
     body: dict = {"data": data}
-    if how == "queue":
+    if kind == "queue":
         number = rng.choice(sorted(listeners))
         body = {"fn_index": number, "data": [rng.choice(VALUES) for _ in range(listeners[number])]}
         body |= {
@@ -51,12 +51,12 @@ def call(name: str, signatures: dict[str, list[dict]], listeners: dict[int, int]
                 [*VALUES, {"index": rng.choice(VALUES)}, {rng.choice("abc"): rng.choice(VALUES)}]
             )
         }
-        return Question("POST", "gradio_api/queue/join", body, event=True)
-    if how == "raw":
+        return HostileRequest("POST", "gradio_api/queue/join", body, event=True)
+    if kind == "raw":
         text = bytearray(json.dumps(body).encode())
         for _ in range(rng.choice([1, 5])):
             text[rng.randrange(len(text))] = rng.randrange(256)
-        return Question(
+        return HostileRequest(
             "POST",
             f"gradio_api/run{endpoint}",
             content=bytes(text),
@@ -70,21 +70,21 @@ def call(name: str, signatures: dict[str, list[dict]], listeners: dict[int, int]
                 {**body, "fn_index": rng.choice(VALUES)},
             ]
         )
-    return Question("POST", f"gradio_api/{how}{endpoint}", body, event=how == "call")
+    return HostileRequest("POST", f"gradio_api/{kind}{endpoint}", body, event=kind == "call")
 
 
-def _given(parameter: dict, rng: random.Random) -> object:
-    """A value for a parameter: mostly its own, so that not all ends at the first one."""
+def _value(parameter: dict, rng: random.Random) -> object:
+    """Return a value for a parameter: usually a valid one, so that later parameters are reached."""
     if rng.random() < 0.4:
         return rng.choice(VALUES)
-    usual = {"image": "coffee", "without": rng.choice(["", "heads=8.2", "patches=0.17"])}
-    return usual.get(parameter["parameter_name"], parameter.get("parameter_default"))
+    valid = {"image": "coffee", "without": rng.choice(["", "heads=8.2", "patches=0.17"])}
+    return valid.get(parameter["parameter_name"], parameter.get("parameter_default"))
 
 
-def route(name: str, key: str, items: list[tuple[str, str]]) -> Question:
-    """A request for a view's data, a file or an upload; `items` are views with their items."""
+def route(name: str, key: str, items: list[tuple[str, str]]) -> HostileRequest:
+    """Return a request for view data, a file or an upload. `items` are pairs of view and item."""
     rng = random.Random(name)
-    how = rng.choice(["item"] * 4 + ["key", "file", "file", "upload", "method", "odd"])
+    kind = rng.choice(["item"] * 4 + ["key", "file", "file", "upload", "method", "odd"])
     view, item = rng.choice(items)
     settings = {
         rng.choice(
@@ -104,20 +104,22 @@ def route(name: str, key: str, items: list[tuple[str, str]]) -> Question:
         ): rng.choice(VALUES)
         for _ in range(2)
     }
-    asked = "&".join(
+    query = "&".join(
         f"{quote(one)}={quote(str(value).encode('utf-8', 'replace'))[:6_000]}"
         for one, value in settings.items()
     )
     base = "gradio_api/vitviz"
-    if how == "item":
-        return Question("GET", f"{base}/{key}/{view}/{rng.choice([item, item, 'numbers.npz', 'x'])}?{asked}")
-    if how == "key":
-        odd = rng.choice(["nokey", key[:-1], "%00", "..%2f..", "x" * 4_000, "%ff", "*"])
-        return Question(
-            "GET",
-            f"{base}/{odd}/{rng.choice([f'{view}/{item}', 'everything.zip', 'picture/upload'])}?{asked}",
+    if kind == "item":
+        return HostileRequest(
+            "GET", f"{base}/{key}/{view}/{rng.choice([item, item, 'numbers.npz', 'x'])}?{query}"
         )
-    if how == "file":
+    if kind == "key":
+        odd = rng.choice(["nokey", key[:-1], "%00", "..%2f..", "x" * 4_000, "%ff", "*"])
+        return HostileRequest(
+            "GET",
+            f"{base}/{odd}/{rng.choice([f'{view}/{item}', 'everything.zip', 'picture/upload'])}?{query}",
+        )
+    if kind == "file":
         path = rng.choice(
             [
                 "/etc/passwd",
@@ -143,10 +145,10 @@ def route(name: str, key: str, items: list[tuple[str, str]]) -> Question:
                 "gradio_api/stream/",
             ]
         )
-        return Question("GET", front + rng.choice(["", "../../../", "..%2f..%2f", "%2e%2e/"]) + path)
-    if how == "upload":
+        return HostileRequest("GET", front + rng.choice(["", "../../../", "..%2f..%2f", "%2e%2e/"]) + path)
+    if kind == "upload":
         return _upload(rng)
-    if how == "method":
+    if kind == "method":
         path = rng.choice(
             [
                 "config",
@@ -158,7 +160,7 @@ def route(name: str, key: str, items: list[tuple[str, str]]) -> Question:
                 "gradio_api/reset",
             ]
         )
-        return Question(
+        return HostileRequest(
             rng.choice(["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "POST"]),
             path,
             rng.choice(VALUES[:12]) if rng.random() < 0.5 else None,
@@ -172,7 +174,7 @@ def route(name: str, key: str, items: list[tuple[str, str]]) -> Question:
             {"content-length": "-1"},
         ]
     )
-    return Question(
+    return HostileRequest(
         "GET",
         rng.choice(
             [
@@ -189,12 +191,12 @@ def route(name: str, key: str, items: list[tuple[str, str]]) -> Question:
     )
 
 
-def _upload(rng: random.Random) -> Question:
-    """A form that is none, or whose files have names that lead elsewhere."""
-    bound = rng.choice(["x", "y" * 300, ""])
+def _upload(rng: random.Random) -> HostileRequest:
+    """Return a malformed form, or files with hostile names."""
+    boundary = rng.choice(["x", "y" * 300, ""])
     name = rng.choice(["../../x.png", "a" * 5_000, "\0", "x.html", "x.svg", "con", ".", "..", "/etc/passwd"])
     part = (
-        f'--{bound}\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'.encode()
+        f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'.encode()
         + rng.randbytes(200)
     )
     body = rng.choice(
@@ -204,13 +206,13 @@ def _upload(rng: random.Random) -> Question:
             b"",
             b"--",
             part[:-100],
-            part + f"\r\n--{bound}--\r\n".encode(),
+            part + f"\r\n--{boundary}--\r\n".encode(),
             b"\r\n".join([b"A: b"] * 10_000),
         ]
     )
-    return Question(
+    return HostileRequest(
         "POST",
         "gradio_api/upload",
         content=body,
-        headers={"content-type": f"multipart/form-data; boundary={bound}"},
+        headers={"content-type": f"multipart/form-data; boundary={boundary}"},
     )

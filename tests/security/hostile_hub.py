@@ -1,4 +1,4 @@
-"""A hub that does whatever its seed says: lies, stumbles, trickles, sends too much, leads elsewhere."""
+"""A hub whose responses are wrong, slow, too large or redirect elsewhere, determined by a seed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLACES = [
     "//evil.invalid/x",
     "",
 ]
-# Runs in a process of its own: `fetch` of each repository, several at once, and what the process took for it.
+# Runs in a subprocess: fetch several repositories at once and report results and memory.
 SCENE = """
 import re
 from pathlib import Path
@@ -63,16 +63,16 @@ print(json.dumps({{"results": results, "bytes": peak("VmHWM") - before}}))
 """
 
 
-class Stranger(Hub):
-    """What it answers is drawn by the repository's name, the method, and how often it was asked."""
+class HostileHub(Hub):
+    """The response depends on the repository's name, the method and the number of requests."""
 
     times: dict[str, int] = {}
 
     def answer(self, body: bool) -> None:
-        seen = Stranger.times[self.path] = Stranger.times.get(self.path, 0) + 1
+        count = HostileHub.times[self.path] = HostileHub.times.get(self.path, 0) + 1
         repo = self.path.partition("/resolve/")[0][1:]
-        # Mostly the same to HEAD and GET, so that a lie is carried through.
-        rng = random.Random(repo if random.Random(repo).random() < 0.6 else f"{repo} {body} {min(seen, 3)}")
+        # Usually equal for HEAD and GET, so that wrong headers are consistent.
+        rng = random.Random(repo if random.Random(repo).random() < 0.6 else f"{repo} {body} {min(count, 3)}")
         status, etag, commit, length = map(rng.choice, (STATUSES, ETAGS, COMMITS, LENGTHS))
         how, place = rng.choice(BODIES), rng.choice(PLACES)
         if rng.random() < 0.05:
@@ -85,7 +85,7 @@ class Stranger(Hub):
             self.end_headers()
             if body:
                 self._body(how)
-        except OSError:  # the other side has had enough
+        except OSError:  # the client disconnected
             pass
         self.close_connection = True
 
@@ -125,23 +125,23 @@ class Stranger(Hub):
             }[how])  # fmt: skip
 
 
-def wrong(seeds: Sequence[str], folder: Path) -> list[str]:
-    """What was wrong with how downloads from such a hub ended; one that is whole and true is a result."""
+def download_faults(seeds: Sequence[str], folder: Path) -> list[str]:
+    """Return the faults of downloads from such a hub. A complete, correct file is no fault."""
     names = [f"some/{seed.replace(' ', '-')}" for seed in seeds]
     cache = folder / "deep" / "a" / "b" / "cache"
-    with served(Stranger) as endpoint:
-        found = run_script(SCENE.format(names=names), endpoint, cache)
-    bad = [f"hub: {found['bytes'] / 1e6:.0f} MB"] if found["bytes"] > BYTES else []
-    for name, one in found["results"].items():
-        if "raised" in one:
-            bad.append(f"hub {name}: raised {one['raised']}")
-        elif "error" not in one and one["size"] != len(CONTENT):
-            bad.append(f"hub {name}: {one['size']} bytes were taken for the file")
-        elif one["seconds"] > SECONDS + 3:  # a first answer, and then bytes that stand still: two clocks
-            bad.append(f"hub {name}: {one['seconds']:.1f} s; {one.get('error')}")
-        elif str(folder) in one.get("error", ""):
-            bad.append(f"hub {name}: names a path; {one['error']}")
+    with served(HostileHub) as endpoint:
+        report = run_script(SCENE.format(names=names), endpoint, cache)
+    faults = [f"hub: {report['bytes'] / 1e6:.0f} MB"] if report["bytes"] > BYTES else []
+    for name, result in report["results"].items():
+        if "raised" in result:
+            faults.append(f"hub {name}: raised {result['raised']}")
+        elif "error" not in result and result["size"] != len(CONTENT):
+            faults.append(f"hub {name}: {result['size']} bytes were taken for the file")
+        elif result["seconds"] > SECONDS + 3:  # first response and stalled body have separate timeouts
+            faults.append(f"hub {name}: {result['seconds']:.1f} s; {result.get('error')}")
+        elif str(folder) in result.get("error", ""):
+            faults.append(f"hub {name}: names a path; {result['error']}")
     outside = [
         place for place, _, files in os.walk(folder) for _ in files if not place.startswith(str(cache))
     ]
-    return bad + [f"hub: a file was written in {place}" for place in outside]
+    return faults + [f"hub: a file was written in {place}" for place in outside]

@@ -1,4 +1,4 @@
-"""Pictures that are damaged or ask for too much, the same for the same seed."""
+"""Damaged or excessive images, determined by a seed."""
 
 import io
 import random
@@ -23,13 +23,13 @@ KINDS = [
 
 
 def make(name: str, folder: Path) -> None:
-    """Writes the picture of a seed."""
+    """Write the image of a seed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "picture").write_bytes(picture(name))
 
 
 def tried(folder: Path) -> None:
-    """What is done with it: opened, and made the input of a model."""
+    """Open the image and prepare it as model input."""
     from vitviz.engine.images.opening import open_image
     from vitviz.engine.images.preprocess import Preprocessing, prepare
 
@@ -38,18 +38,20 @@ def tried(folder: Path) -> None:
 
 
 def picture(name: str) -> bytes:
-    """The bytes of a seed."""
+    """Return the image file of a seed."""
     rng = random.Random(name)
-    how = rng.choice(["bytes"] * 5 + ["tags", "tags", "size", "size", "cut", "many", "scans", "text", "loop"])
-    if how == "tags":
+    kind = rng.choice(
+        ["bytes"] * 5 + ["tags", "tags", "size", "size", "cut", "many", "scans", "text", "loop"]
+    )
+    if kind == "tags":
         return _tagged(rng)
-    if how == "many":
+    if kind == "many":
         return _chunks(rng)
-    if how == "scans":
+    if kind == "scans":
         return _scans(rng)
-    if how == "loop":
+    if kind == "loop":
         return _loop(rng)
-    if how == "text":
+    if kind == "text":
         return rng.choice(
             [
                 b"",
@@ -61,9 +63,9 @@ def picture(name: str) -> bytes:
             ]
         )
     data = _valid(rng)
-    if how == "cut":
+    if kind == "cut":
         return data[: rng.randrange(len(data))]
-    return _boasting(data, rng) if how == "size" else changed(data, rng)
+    return _with_false_size(data, rng) if kind == "size" else corrupt(data, rng)
 
 
 def _valid(rng: random.Random) -> bytes:
@@ -87,51 +89,51 @@ def _valid(rng: random.Random) -> bytes:
     return file.getvalue()
 
 
-def changed(data: bytes, rng: random.Random) -> bytes:
-    """A file with some of its bytes changed, taken out or repeated."""
-    changed = bytearray(data)
+def corrupt(data: bytes, rng: random.Random) -> bytes:
+    """Change, remove or repeat some bytes of a file."""
+    buffer = bytearray(data)
     for _ in range(rng.choice([1, 2, 5, 30])):
-        at = rng.randrange(len(changed) if rng.random() < 0.5 else min(len(changed), 120))
-        changed[at : at + rng.choice([1, 1, 1, 0, 4])] = rng.choice(
-            [rng.randbytes(1), b"\xff" * 4, b"\0" * 4, rng.randbytes(4), changed[at : at + 40]]
+        at = rng.randrange(len(buffer) if rng.random() < 0.5 else min(len(buffer), 120))
+        buffer[at : at + rng.choice([1, 1, 1, 0, 4])] = rng.choice(
+            [rng.randbytes(1), b"\xff" * 4, b"\0" * 4, rng.randbytes(4), buffer[at : at + 40]]
         )
-    return bytes(changed)
+    return bytes(buffer)
 
 
-def _boasting(data: bytes, rng: random.Random) -> bytes:
-    """The same file with another width and height in its header."""
+def _with_false_size(data: bytes, rng: random.Random) -> bytes:
+    """Replace width and height in the header of a file."""
     width, height = (rng.choice([0, 1, 65535, 2**31 - 1, 2**32 - 1, 30_000, 8_900, 20_000]) for _ in range(2))
-    boast = bytearray(data)
+    buffer = bytearray(data)
     if data[:4] == b"\x89PNG":
-        boast[16:24] = struct.pack(">II", width, height)
-        boast[29:33] = struct.pack(">I", zlib.crc32(boast[12:29]))
+        buffer[16:24] = struct.pack(">II", width, height)
+        buffer[29:33] = struct.pack(">I", zlib.crc32(buffer[12:29]))
     elif data[:2] == b"BM":
-        boast[18:26] = struct.pack("<II", width, height)
+        buffer[18:26] = struct.pack("<II", width, height)
     elif data[:3] == b"GIF":
-        boast[6:10] = struct.pack("<HH", width % 65536, height % 65536)
+        buffer[6:10] = struct.pack("<HH", width % 65536, height % 65536)
     elif data[:3] == b"\xff\xd8\xff":
         at = max(data.find(b"\xff\xc0"), data.find(b"\xff\xc2"))
-        boast[at + 5 : at + 9] = struct.pack(">HH", height % 65536, width % 65536)
+        buffer[at + 5 : at + 9] = struct.pack(">HH", height % 65536, width % 65536)
     else:
-        boast = bytearray(changed(data, rng))
-    return bytes(boast)
+        buffer = bytearray(corrupt(data, rng))
+    return bytes(buffer)
 
 
 def _tagged(rng: random.Random) -> bytes:
-    """A TIFF of one strip with tags at random."""
+    """Return a TIFF of one strip with random tags."""
     values = [0, 1, 2, 3, 4, 5, 8, 12, 16, 32, 64, 100, 65535, 2**31, 2**32 - 1]
-    usual = {256: 40, 257: 20, 258: 8, 259: 1, 262: 1, 277: 1, 278: 20, 279: 3200, 339: 1, 284: 1, 266: 1}
+    tags = {256: 40, 257: 20, 258: 8, 259: 1, 262: 1, 277: 1, 278: 20, 279: 3200, 339: 1, 284: 1, 266: 1}
     for _ in range(rng.randint(1, 4)):
-        usual[rng.choice([*usual, 317, 320, 322, 323, 324, 338, 340, 347, 512, 530, 34665, 274])] = (
-            rng.choice(values)
+        tags[rng.choice([*tags, 317, 320, 322, 323, 324, 338, 340, 347, 512, 530, 34665, 274])] = rng.choice(
+            values
         )
-    usual[273] = 8 + 2 + 12 * (len(usual) + 1) + 4
+    tags[273] = 8 + 2 + 12 * (len(tags) + 1) + 4
     order = rng.choice("<>")
     entries = [
         struct.pack(
             order + "HHII", tag, rng.choice([4, 4, 4, 4, 3, 12]), rng.choice([1] * 9 + [10**6]), value
         )
-        for tag, value in sorted(usual.items())
+        for tag, value in sorted(tags.items())
     ]
     head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HIH", 42, 8, len(entries))
     return head + b"".join(entries) + struct.pack(order + "I", rng.choice([0, 8])) + rng.randbytes(3200)
@@ -147,7 +149,7 @@ def _inflating(size: int) -> bytes:
 
 
 def _chunks(rng: random.Random) -> bytes:
-    """A PNG with texts or colour profiles that inflate, or many thousands of small pieces."""
+    """Return a PNG with texts or profiles that inflate, or with thousands of small chunks."""
     side = rng.choice([8, 2_000, 8_900])
     head = _chunk(
         b"IHDR", struct.pack(">IIBBBBB", side, side, 8, rng.choice([0, 2, 3, 6]), 0, 0, rng.choice([0, 1]))
@@ -168,7 +170,7 @@ def _chunks(rng: random.Random) -> bytes:
 
 
 def _scans(rng: random.Random) -> bytes:
-    """A progressive JPEG whose last scan comes again and again."""
+    """Return a progressive JPEG that repeats its last scan."""
     file = io.BytesIO()
     Image.new("RGB", (rng.choice([64, 2_000]),) * 2, (9, 99, 199)).save(file, "JPEG", progressive=True)
     data = file.getvalue()
@@ -177,7 +179,7 @@ def _scans(rng: random.Random) -> bytes:
 
 
 def _loop(rng: random.Random) -> bytes:
-    """A GIF of very many frames, or a TIFF whose directory leads to itself."""
+    """Return a GIF of very many frames, or a TIFF whose directory points to itself."""
     if rng.random() < 0.5:
         file = io.BytesIO()
         Image.new("RGB", (9, 9)).save(file, "TIFF")

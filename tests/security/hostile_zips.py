@@ -1,4 +1,4 @@
-"""Lessons that are damaged, lie or ask for too much, the same for the same seed."""
+"""Lesson zips that are damaged, inconsistent or excessive, determined by a seed."""
 
 import io
 import json
@@ -26,81 +26,83 @@ NAMES = ["/etc/passwd", "../../settings.json", "x" * 65_000, "upload.jpg\0", "a/
 
 
 def lesson(name: str) -> bytes:
-    """The bytes of a seed."""
+    """Return the zip of a seed."""
     rng = random.Random(name)
-    how = rng.choice(KINDS)
-    told, inside = said(), picture()
-    if how == "fields":
-        told = said(**{rng.choice(FIELDS): rng.choice(VALUES) for _ in range(2)})
-    if how == "paths":
-        told = said(**{rng.choice(("checkpoint", "second", "sample")): rng.choice(PATHS)})
-    if how == "form":
-        told = _form(rng)
-    if how == "picture":
-        inside = hostile_pictures.picture(name)
-    if how == "bomb":
-        told, inside = rng.choice([(_zeros(), inside), (told, _zeros())])
-    files = [("settings.json", told), ("upload.jpg", inside)]
-    if how == "names":
+    kind = rng.choice(KINDS)
+    settings, image = lesson_description(), picture()
+    if kind == "fields":
+        settings = lesson_description(**{rng.choice(FIELDS): rng.choice(VALUES) for _ in range(2)})
+    if kind == "paths":
+        settings = lesson_description(**{rng.choice(("checkpoint", "second", "sample")): rng.choice(PATHS)})
+    if kind == "form":
+        settings = _form(rng)
+    if kind == "picture":
+        image = hostile_pictures.picture(name)
+    if kind == "bomb":
+        settings, image = rng.choice([(_zeros(), image), (settings, _zeros())])
+    files = [("settings.json", settings), ("upload.jpg", image)]
+    if kind == "names":
         files += [(one, b"x") for one in NAMES]
-    if how == "twice":
+    if kind == "twice":
         files += rng.choices(files, k=rng.choice([1, 1_000]))
-    if how == "link":
+    if kind == "link":
         at = rng.randrange(2)
         files[at] = (_link(files[at][0]), rng.choice(PATHS).encode())
-    data = zipped(files)
-    if how == "many":
+    data = write_zip(files)
+    if kind == "many":
         entry = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", *[0] * 16)
         data += entry * 400_000 + struct.pack(
             "<4s4H2LH", b"PK\x05\x06", 0, 0, 9, rng.choice([9, 65_535]), 9, 0, 0
         )
-    if how == "end":
+    if kind == "end":
         at = len(data) - 22 + rng.randrange(4, 20)
         data = data[:at] + rng.choice([b"\xff\xff", b"\0\0", rng.randbytes(2)]) + data[at + 2 :]
-    if how == "lies":
-        data = _lying(data, rng)
-    if how == "cut":
+    if kind == "lies":
+        data = _with_false_entry(data, rng)
+    if kind == "cut":
         return data[: rng.randrange(len(data))]
-    return hostile_pictures.changed(data, rng) if how == "bytes" else data
+    return hostile_pictures.corrupt(data, rng) if kind == "bytes" else data
 
 
-def zipped(files: list[tuple[str | zipfile.ZipInfo, bytes]]) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a name that is there twice
+def write_zip(files: list[tuple[str | zipfile.ZipInfo, bytes]]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # duplicate names
         for name, data in files:
             archive.writestr(name, data)
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def _link(name: str) -> zipfile.ZipInfo:
-    """A file that says that it is a symbolic link."""
+    """Return an entry marked as a symbolic link."""
     link = zipfile.ZipInfo(name)
     link.create_system, link.external_attr = 3, 0o120777 << 16
     return link
 
 
-def _lying(data: bytes, rng: random.Random) -> bytes:
-    """What the directory says of one of the two files is not so."""
+def _with_false_entry(data: bytes, rng: random.Random) -> bytes:
+    """Falsify a field of a central directory entry."""
     entry = data.rindex(rng.choice([b"settings.json", b"upload.jpg"])) - 46
-    at = entry + rng.choice([8, 10, 16, 20, 24, 28, 30, 42])  # flags, method, checksum, sizes, lengths, place
+    at = entry + rng.choice(
+        [8, 10, 16, 20, 24, 28, 30, 42]
+    )  # flags, method, checksum, sizes, lengths, offset
     return data[:at] + rng.choice([b"\0" * 4, b"\xff" * 4, rng.randbytes(4)]) + data[at + 4 :]
 
 
-SEEN = {
+VALID_LESSON = {
     "checkpoint": "vitviz-tiny", "second": "", "size": "", "sample": "", "without": "", "tab": "rollout",
     "settings": {"rollout": {"fusion": "max"}},
 }  # fmt: skip
-FIELDS = [*SEEN, "more"]
+FIELDS = [*VALID_LESSON, "more"]
 
 
-def said(**other: object) -> bytes:
-    """A lesson's description, in which something is `other`."""
-    return json.dumps({"lesson": {**SEEN, **other}}).encode("utf-8", "surrogatepass")
+def lesson_description(**other: object) -> bytes:
+    """Return the description of a lesson with some fields replaced."""
+    return json.dumps({"lesson": {**VALID_LESSON, **other}}).encode("utf-8", "surrogatepass")
 
 
 def _form(rng: random.Random) -> bytes:
-    """A description that is none."""
+    """Return an invalid description."""
     deep = rng.choice([b"[", b'{"lesson":']) * 50_000
     wrong = [b"", b"null", b"[]", b"\xff\xfe", deep, b'{"lesson": {"checkpoint": 1e999, "settings": {}}}']
     return rng.choice([*wrong, b'{"lesson": ' + b"9" * 10_000 + b"}", rng.randbytes(999)])

@@ -1,4 +1,4 @@
-"""How a running app took a hostile question: what is wrong with its answer, its time or its memory."""
+"""Checks the response, time and memory of a running app for a hostile request."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import httpx
 
 from tests.browser.conftest import ROOT
-from tests.security.hostile_calls import Question
+from tests.security.hostile_calls import HostileRequest
 from vitviz.server.api.serialization import UNEXPECTED
 
 SECONDS, BYTES = 5, 10**9
-OWN = "hostile"  # the session of all questions, unless they bring another
+SESSION = "hostile"  # default session of the requests
 
 
 class Judge:
-    """Asks a server (its process, and a client of it), and keeps what was wrong."""
+    """Sends requests to a server and collects faults."""
 
     def __init__(self, process: int, http: httpx.Client):
         self._status = Path(f"/proc/{process}/status")
@@ -26,67 +26,71 @@ class Judge:
         self._http = http
         self.faults: list[str] = []
 
-    def ask(self, name: str, question: Question) -> None:
-        """Asks, and judges the answer."""
-        self._forget.write_text("5")  # the peak begins anew
+    def ask(self, name: str, question: HostileRequest) -> None:
+        """Send a request and check the response."""
+        self._forget.write_text("5")  # resets the peak memory
         before, start = self._memory("VmRSS"), time.monotonic()
         try:
-            status, said = self._answer(question)
-            wrong = wrong_in(status, said)
+            status, text = self._answer(question)
+            faults = response_faults(status, text)
         except httpx.TimeoutException:
-            wrong, said = ["no answer"], ""
-        took, grown = time.monotonic() - start, self._memory("VmHWM") - before
-        wrong += [f"{took:.1f} s"] if took > SECONDS else []
-        wrong += [f"{grown / 1e6:.0f} MB"] if grown > BYTES else []
-        if wrong:
+            faults, text = ["no answer"], ""
+        seconds, growth = time.monotonic() - start, self._memory("VmHWM") - before
+        faults += [f"{seconds:.1f} s"] if seconds > SECONDS else []
+        faults += [f"{growth / 1e6:.0f} MB"] if growth > BYTES else []
+        if faults:
             asked = str(question.json or question.content)[:200]
-            self.faults.append(f"{name}: {', '.join(wrong)}; {question.path[:120]} {asked} -> {said[:300]}")
+            self.faults.append(f"{name}: {', '.join(faults)}; {question.path[:120]} {asked} -> {text[:300]}")
 
     def _memory(self, field: str) -> int:
         return 1024 * int(re.search(rf"{field}:\s+(\d+)", self._status.read_text())[1])
 
-    def _answer(self, question: Question) -> tuple[int, str]:
+    def _answer(self, question: HostileRequest) -> tuple[int, str]:
         content, body = question.content, question.json
         if body is not None:
             if isinstance(body, dict) and "fn_index" in body and "queue/join" in question.path:
-                body = {"session_hash": OWN, **body}
+                body = {"session_hash": SESSION, **body}
             content = json.dumps(body).encode()
         kind = {"content-type": "application/json"} if body is not None else {}
         try:
             request = self._http.build_request(
                 question.method, question.path, content=content, headers=kind | question.headers
             )
-            found = self._http.send(request)
+            response = self._http.send(request)
         except (
             httpx.LocalProtocolError,
             httpx.InvalidURL,
             UnicodeError,
-        ):  # the client itself does not send it
+        ):  # the client does not send it
             return 400, "not sent"
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):  # the server hung up
+        except (
+            httpx.RemoteProtocolError,
+            httpx.ReadError,
+            httpx.WriteError,
+        ):  # the server closed the connection
             return 400, "the line was closed"
-        event = _event(found) if question.event and found.status_code == 200 else None
+        event = _event(response) if question.event and response.status_code == 200 else None
         if event is None:
-            return found.status_code, found.text
-        return 200, self._heard(question, event)
+            return response.status_code, response.text
+        return 200, self._event_messages(question, event)
 
-    def _heard(self, question: Question, event: str) -> str:
-        """What comes of an event, up to its end."""
+    def _event_messages(self, question: HostileRequest, event: str) -> str:
+        """Return the messages of an event up to its end."""
         join = "queue/join" in question.path
         path = "gradio_api/queue/data" if join else f"{question.path}/{event}"
-        heard = []
-        with self._http.stream("GET", path, params={"session_hash": OWN} if join else None) as lines:
+        messages = []
+        with self._http.stream("GET", path, params={"session_hash": SESSION} if join else None) as lines:
             for line in lines.iter_lines():
-                heard.append(line)
+                messages.append(line)
                 if event in line and "process_completed" in line:
                     break
-        return "\n".join(one for one in heard if not join or "process_completed" in one)
+        return "\n".join(one for one in messages if not join or "process_completed" in one)
 
 
-def wrong_in(status: int, said: str) -> list[str]:
-    """What is wrong with an answer, whatever was asked."""
-    # Gradio answers what an endpoint refuses with 500, and the sentence.
-    wrong = [f"status {status}"] if status >= 500 and '{"error":"' not in said else []
+def response_faults(status: int, text: str) -> list[str]:
+    """Return the faults of a response to any request."""
+    # Gradio responds with 500 and the message if an endpoint rejects a call.
+    faults = [f"status {status}"] if status >= 500 and '{"error":"' not in text else []
     for what, sign in (
         ("a mistake of ours", str(UNEXPECTED)), ("a mistake of ours", "Internal Server Error"),
         ("Python's words", "Traceback"),
@@ -94,8 +98,8 @@ def wrong_in(status: int, said: str) -> list[str]:
         '"error": null'),
         ("no sentence", "event: error\ndata: null"),
     ):  # fmt: skip
-        wrong += [what] if sign in said else []
-    return wrong
+        faults += [what] if sign in text else []
+    return faults
 
 
 def _event(answer: httpx.Response) -> str | None:

@@ -1,4 +1,4 @@
-"""What a stranger sends."""
+"""Requests of an untrusted client."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def picture(colour=(200, 1, 3), size=(64, 64)) -> bytes:
     return file.getvalue()
 
 
-def sent(http, data: bytes, name: str = "mine.png") -> str:
+def upload(http, data: bytes, name: str = "mine.png") -> str:
     return http.post("gradio_api/upload", files={"files": (name, data)}).json()[0]
 
 
 def listener(config: dict, element: str, event: str) -> int:
-    """The number of the listener to an element's event, in a page's config."""
+    """Return the number of the listener for an event of an element."""
     component = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == element)
     return next(
         one["id"]
@@ -31,8 +31,8 @@ def listener(config: dict, element: str, event: str) -> int:
     )
 
 
-def answer(http, number: int, data: list, **more) -> tuple[int, str]:
-    """Status and everything that is said of a question that goes through the queue, as the page's do."""
+def queue_response(http, number: int, data: list, **more) -> tuple[int, str]:
+    """Send a request through the queue, and return status and response text."""
     session = uuid.uuid4().hex
     joined = http.post(
         "gradio_api/queue/join", json={"fn_index": number, "data": data, "session_hash": session, **more}
@@ -47,8 +47,8 @@ def answer(http, number: int, data: list, **more) -> tuple[int, str]:
     raise AssertionError("the queue ended without an answer")
 
 
-def forms(path: str) -> list[dict]:
-    """A path in all the ways in which Gradio has taken files, with and without its mark."""
+def file_forms(path: str) -> list[dict]:
+    """Return a path in every form in which Gradio has accepted files."""
     return [
         {"path": path},
         {"path": path, "meta": {}},

@@ -1,4 +1,4 @@
-"""Uploads that break off, and a disk that is full: nothing stays behind, and the next upload is taken."""
+"""Interrupted uploads and a full disk: no files stay behind, and the next upload succeeds."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.browser.conftest import ROOT, Server
-from tests.security.stranger import picture, sent
+from tests.security.stranger import picture, upload
 
 MB = 1_000_000
 
@@ -20,8 +20,8 @@ def files(folder) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
-def cut_short(url: str, size: int) -> None:
-    """Sends the beginning of an upload, and hangs up."""
+def interrupt_upload(url: str, size: int) -> None:
+    """Send the beginning of an upload and close the connection."""
     host, port = url.split("/")[2].split(":")
     begun = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n' + bytes(size)
     head = (
@@ -32,41 +32,41 @@ def cut_short(url: str, size: int) -> None:
         line.sendall(head.encode() + begun)
 
 
-def soon(test) -> bool:
-    """Whether it becomes true."""
+def becomes_true(test) -> bool:
+    """Return whether a condition holds within 20 s."""
     end = time.monotonic() + 20
     while not test() and time.monotonic() < end:
         time.sleep(0.05)
     return test()
 
 
-def test_of_uploads_cut_short_or_under_other_names_nothing_stays(http, server, folder):
-    sent(http, picture((1, 2, 3)))
-    place = next((folder / "sent").glob("vitviz-*/uploads"))
-    before = files(place)
+def test_interrupted_or_misnamed_upload_leaves_no_file(http, server, folder):
+    upload(http, picture((1, 2, 3)))
+    folder_of_uploads = next((folder / "sent").glob("vitviz-*/uploads"))
+    before = files(folder_of_uploads)
     for _ in range(5):
-        cut_short(server.url, MB)
+        interrupt_upload(server.url, MB)
     assert http.post("gradio_api/upload", files={"other": ("a.png", bytes(MB))}).status_code == 200
     assert http.post("gradio_api/upload", content=b"no form").status_code == 400
-    assert soon(lambda: files(place) == before), files(place) - before
+    assert becomes_true(lambda: files(folder_of_uploads) == before), files(folder_of_uploads) - before
     assert "Traceback" not in server.output()
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    place = tmp_path / "disk"
-    place.mkdir()
+    folder = tmp_path / "disk"
+    folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True, check=False
     ) if os.name == "posix" and os.geteuid() == 0 else None  # fmt: skip
     if mounted is None or mounted.returncode:
         pytest.skip("a small disk needs the right to mount one")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.processes
-def test_a_full_disk_is_named_and_recovers(small_disk):
+def test_full_disk_returns_507_and_recovers(small_disk):
     with (
         Server("--device", "cpu", GRADIO_TEMP_DIR=str(small_disk)) as server,
         httpx.Client(base_url=server.url, timeout=60) as http,
@@ -78,24 +78,24 @@ def test_a_full_disk_is_named_and_recovers(small_disk):
 
         paths = []
         for _ in range(8):  # 32 MB on a disk of 24
-            found = send(4 * MB)
-            assert found.status_code == 200
-            paths += found.json()
-        assert not Path(paths[0]).exists() and Path(paths[-1]).exists(), "the oldest have gone"
-        found = send(15 * MB, 15 * MB)
-        assert found.status_code == 507 and "disk for uploads is full" in found.json()["detail"]
-        assert send(4 * MB).status_code == 200, "nothing of it stays"
+            response = send(4 * MB)
+            assert response.status_code == 200
+            paths += response.json()
+        assert not Path(paths[0]).exists() and Path(paths[-1]).exists(), "the oldest upload was not evicted"
+        response = send(15 * MB, 15 * MB)
+        assert response.status_code == 507 and "disk for uploads is full" in response.json()["detail"]
+        assert send(4 * MB).status_code == 200, "parts of the rejected upload fill the disk"
         assert "Traceback" not in server.output()
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("place", ["file/below", "x" * 300])
-def test_a_place_for_uploads_that_cannot_be_is_a_sentence(tmp_path, place):
+def test_unusable_upload_folder_exits_with_message(tmp_path, place):
     (tmp_path / "file").write_bytes(b"")
     given = {**os.environ, "GRADIO_TEMP_DIR": str(tmp_path / place)}
-    asked = [sys.executable, "app.py", "--port", "0"]
-    ended = subprocess.run(
-        asked, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60, check=False
+    command = [sys.executable, "app.py", "--port", "0"]
+    result = subprocess.run(
+        command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60, check=False
     )
-    assert ended.returncode == 1 and "Set GRADIO_TEMP_DIR to a folder" in ended.stderr
-    assert "Traceback" not in ended.stderr and str(tmp_path) not in ended.stderr
+    assert result.returncode == 1 and "Set GRADIO_TEMP_DIR to a folder" in result.stderr
+    assert "Traceback" not in result.stderr and str(tmp_path) not in result.stderr

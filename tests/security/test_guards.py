@@ -1,4 +1,4 @@
-"""Every guard of the door by itself, before an app that takes whatever it is given."""
+"""Each guard of the security middleware, in front of an app that accepts everything."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ from vitviz.server.security.middleware import (
 )
 from vitviz.server.security.scheduler import UNDER_WAY, WAITING, FairScheduler
 
-TAKEN = 299  # the status of what went through
+ACCEPTED = 299  # status of requests that reach the app
 
 
 def predict(image: str, count: int = 5) -> int:
@@ -51,10 +51,13 @@ def calls():
 
 @pytest.fixture
 def ask(calls):
-    """Asks the door, and returns the status, what is said, and how many bytes the app behind it was given."""
+    """Return a function that sends a request through the middleware.
+
+    It returns the status, the body and the number of bytes that reached the app.
+    """
     quota, turns = uploads.Quota(4_000), FairScheduler()
 
-    def asking(path: str, body: bytes | object = b"", parts: int = 1, hosts=None, **headers):
+    def send_request(path: str, body: bytes | object = b"", parts: int = 1, hosts=None, **headers):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         step = -(-len(content) // parts) or 1
         cut = [content[at * step : (at + 1) * step] for at in range(parts)]
@@ -62,34 +65,34 @@ def ask(calls):
             {"type": "http.request", "body": one, "more_body": number + 1 < parts}
             for number, one in enumerate(cut)
         ]
-        given, sent = bytearray(), []
+        received, sent = bytearray(), []
 
         async def receive():
             return arriving.pop(0) if arriving else {"type": "http.disconnect"}
 
         async def app(scope, receive, send):
-            asking.seen = scope
+            send_request.seen = scope
             while True:
                 message = await receive()
-                given.extend(message.get("body", b""))
+                received.extend(message.get("body", b""))
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     break
-            left = uploads.get_upload_folder()
-            if given == b'"parts"':
-                parts = [route_utils.NamedTemporaryFile(delete=False, dir=left) for _ in range(3)]
-                Path(parts[0].name).rename(f"{left}/placed")
+            upload_folder = uploads.get_upload_folder()
+            if received == b'"parts"':
+                parts = [route_utils.NamedTemporaryFile(delete=False, dir=upload_folder) for _ in range(3)]
+                Path(parts[0].name).rename(f"{upload_folder}/placed")
                 parts[1].close()
             for sign, error in (
                 (b'"no room', OSError(errno.ENOSPC, "No space left on device")),
                 (b'"forbidden', PermissionError(errno.EACCES, "Permission denied")),
                 (b'"gone', ClientDisconnect()),
             ):
-                if given.startswith(sign):
-                    if b"500" in given or sign == b'"gone':  # as Starlette says before it raises
+                if received.startswith(sign):
+                    if b"500" in received or sign == b'"gone':  # Starlette sends this before it raises
                         await send({"type": "http.response.start", "status": 500, "headers": []})
                     raise error
-            broken = message["type"] == "http.disconnect"
-            status = 500 if given == b'"failing"' else 499 if broken else TAKEN
+            disconnected = message["type"] == "http.disconnect"
+            status = 500 if received == b'"failing"' else 499 if disconnected else ACCEPTED
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b"{}"})
 
@@ -108,42 +111,44 @@ def ask(calls):
         loops.run(
             SecurityMiddleware(app, hosts or Hosts("127.0.0.1"), calls, quota, turns)(scope, receive, send)
         )
-        asking.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return sent[0]["status"], sent[1]["body"].decode(), len(given)
+        send_request.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return sent[0]["status"], sent[1]["body"].decode(), len(received)
 
-    asking.turns = turns
-    return asking
+    send_request.turns = turns
+    return send_request
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1", "", None, "["])
-def test_only_its_own_names(ask, host):
+def test_foreign_host_is_rejected(ask, host):
     assert ask("/config", host=host)[0] == 403
-    assert ask("/config", host="127.0.0.1:7860")[0] == ask("/config", host="a.localhost")[0] == TAKEN
+    assert ask("/config", host="127.0.0.1:7860")[0] == ask("/config", host="a.localhost")[0] == ACCEPTED
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "file://", "http://127.0.0.1.evil.example"]
 )
-def test_only_its_own_pages(ask, origin):
+def test_foreign_origin_is_rejected(ask, origin):
     assert ask("/config", origin=origin)[0] == 403
-    assert ask("/config", origin="http://localhost")[0] == TAKEN
+    assert ask("/config", origin="http://localhost")[0] == ACCEPTED
 
 
-def test_a_page_of_another_port_of_this_machine_is_another_programs(ask):
-    for origin, status in (("http://localhost:7860", TAKEN), ("http://127.0.0.1:7860", TAKEN),
+def test_origin_with_another_port_is_rejected(ask):
+    for origin, status in (("http://localhost:7860", ACCEPTED), ("http://127.0.0.1:7860", ACCEPTED),
                            ("http://localhost:7861", 403), ("http://localhost", 403)):  # fmt: skip
         assert ask("/config", host="127.0.0.1:7860", origin=origin)[0] == status, origin
     proxied = Hosts("127.0.0.1", ["vit.example.org"])
-    assert ask("/config", hosts=proxied, host="127.0.0.1:7860", origin="https://vit.example.org")[0] == TAKEN
+    assert (
+        ask("/config", hosts=proxied, host="127.0.0.1:7860", origin="https://vit.example.org")[0] == ACCEPTED
+    )
 
 
 @pytest.mark.parametrize("host", ["a, b", "localhost, evil.example", "a b", "a/b", "x@a"])
-def test_a_list_of_names_is_none(ask, host):
+def test_host_header_with_several_names_is_rejected(ask, host):
     assert ask("/config", hosts=Hosts("0.0.0.0"), host=host)[0] == 403
     assert ask("/config", host=host)[0] == 403
 
 
-def test_the_site_has_no_other_name_because_a_header_says_so(ask):
+def test_forwarded_host_is_removed_unless_allowed(ask):
     for name in ("x-forwarded-host", "x-gradio-server"):
         for given, hosts, kept in (
             ("evil.example", Hosts("127.0.0.1"), False),
@@ -156,46 +161,50 @@ def test_the_site_has_no_other_name_because_a_header_says_so(ask):
             assert ((name.encode(), given.encode()) in ask.seen["headers"]) is kept, (name, given)
 
 
-def test_nothing_is_taken_for_what_it_is_not_said_to_be_and_a_page_says_who_it_is(ask):
+def test_responses_are_nosniff_and_page_sets_a_cookie(ask):
     for path in ("/gradio_api/file=/x.png", "/config", "/gradio_api/proxy=x"):
         ask(path)
         assert ask.headers["x-content-type-options"] == "nosniff" and "set-cookie" not in ask.headers
     ask("/")
-    told = ask.headers["set-cookie"]
-    assert told.startswith("vitviz=") and "HttpOnly; SameSite=Lax" in told
-    assert "Secure" not in told and ask.headers["referrer-policy"] == "same-origin"
+    cookie = ask.headers["set-cookie"]
+    assert cookie.startswith("vitviz=") and "HttpOnly; SameSite=Lax" in cookie
+    assert "Secure" not in cookie and ask.headers["referrer-policy"] == "same-origin"
     ask("/", x_forwarded_proto="https")
     assert ask.headers["set-cookie"].endswith("SameSite=Lax; Secure")
     ask("/", cookie="vitviz=abc")
     assert "set-cookie" not in ask.headers
 
 
-def test_page_has_a_policy_that_names_frame_ancestors_only_when_given(ask, monkeypatch):
+def test_csp_contains_frame_ancestors_only_if_configured(ask, monkeypatch):
     def policy(path: str = "/", **given) -> dict[str, str]:
         ask(path, hosts=Hosts("127.0.0.1", **given))
-        told = ask.headers.get("content-security-policy", "").split("; ")
-        return dict(one.partition(" ")[::2] for one in told)
+        directives = ask.headers.get("content-security-policy", "").split("; ")
+        return dict(one.partition(" ")[::2] for one in directives)
 
     assert policy("/config") == {"": ""}
-    usual = policy()
-    assert usual["default-src"] == "'self'" and usual["object-src"] == "'none'" and "http" not in str(usual)
-    assert "frame-ancestors" not in usual  # a Space embeds the page
+    default = policy()
+    assert (
+        default["default-src"] == "'self'"
+        and default["object-src"] == "'none'"
+        and "http" not in str(default)
+    )
+    assert "frame-ancestors" not in default  # a Space embeds the page
     monkeypatch.setenv("SPACE_HOST", "a-b.hf.space")
     assert policy()["connect-src"].endswith(" https://huggingface.co")
     frames = policy(frame_ancestors=("'self'", "https://moodle.example.org"))
     assert frames["frame-ancestors"] == "'self' https://moodle.example.org"
 
 
-def test_names_that_were_allowed_and_no_others(ask):
+def test_only_allowed_hosts_are_accepted(ask):
     only = Hosts("0.0.0.0", ["vit.example.org", "*.lab.example"])
     for host, status in (
-        ("vit.example.org", TAKEN), ("a.lab.example", TAKEN), ("VIT.example.org.", TAKEN), ("localhost",
-        TAKEN),
+        ("vit.example.org", ACCEPTED), ("a.lab.example", ACCEPTED), ("VIT.example.org.", ACCEPTED),
+        ("localhost", ACCEPTED),
         ("evil.example", 403), ("evillab.example", 403), ("lab.example", 403),
     ):  # fmt: skip
         assert ask("/config", hosts=only, host=host)[0] == status, host
-    assert ask("/config", hosts=Hosts("0.0.0.0"), host="any.example")[0] == TAKEN
-    assert ask("/config", hosts=Hosts("127.0.0.1", share=True), host="a.gradio.live")[0] == TAKEN
+    assert ask("/config", hosts=Hosts("0.0.0.0"), host="any.example")[0] == ACCEPTED
+    assert ask("/config", hosts=Hosts("127.0.0.1", share=True), host="a.gradio.live")[0] == ACCEPTED
     assert ask("/config", host="a.gradio.live")[0] == 403
 
 
@@ -208,98 +217,102 @@ def test_names_that_were_allowed_and_no_others(ask):
         "vibe-code/", "undo-vibe-edit/", "PROXY=x",
     ],
 )  # fmt: skip
-def test_what_fetches_writes_or_calls_for_a_stranger_is_closed(ask, path):
-    status, said, _ = ask(f"/gradio_api/{path}")
-    assert status == 404 and "Not found" in said
+def test_dangerous_gradio_routes_return_404(ask, path):
+    status, body, _ = ask(f"/gradio_api/{path}")
+    assert status == 404 and "Not found" in body
 
 
 @pytest.mark.parametrize("path", ["cancel", "reset", "reset/"])
-def test_what_gradios_page_sends_to_end_a_listener_is_open(ask, path):
-    """/reset does nothing in Gradio; a 404 would be an error in the browser's console."""
-    assert ask(f"/gradio_api/{path}", b'{"event_id": "x"}')[0] == TAKEN
+def test_cancel_and_reset_routes_are_open(ask, path):
+    """/reset does nothing in Gradio, but a 404 would be an error in the browser's console."""
+    assert ask(f"/gradio_api/{path}", b'{"event_id": "x"}')[0] == ACCEPTED
 
 
-def test_a_question_is_bounded_however_it_arrives(ask):
-    assert ask("/x", b'"' + b"a" * (LARGEST - 2) + b'"', parts=3)[0] == TAKEN
+def test_request_body_is_limited_and_valid_json(ask):
+    assert ask("/x", b'"' + b"a" * (LARGEST - 2) + b'"', parts=3)[0] == ACCEPTED
     status, _, given = ask("/x", b'"' + b"a" * LARGEST + b'"', parts=3)
     assert status == 413 and given == 0
     assert ask("/x", b"{")[0] == ask("/x", b"[" * 200_000)[0] == ask("/x", b"\xff")[0] == 400
-    assert ask("/x", b'{"a": ["\\ud83d"]}')[0] == 400, "half a character, which no answer could quote"
-    assert ask("/x", b'{"a": ["\\ud83d\\ude00"]}')[0] == TAKEN
+    assert ask("/x", b'{"a": ["\\ud83d"]}')[0] == 400, "a lone surrogate was accepted"
+    assert ask("/x", b'{"a": ["\\ud83d\\ude00"]}')[0] == ACCEPTED
 
 
-def test_an_upload_is_bounded_by_its_length_and_by_what_arrives(ask):
+def test_upload_is_limited_by_header_and_received_bytes(ask):
     path = "/gradio_api/upload"
-    assert ask(path, bytes(900), parts=3)[0] == TAKEN
-    status, said, given = ask(path, b"", content_length="1001")
-    assert status == 413 and given == 0 and "at once" in said
-    assert ask(path, bytes(1100), parts=11, content_length="10")[::2] == (413, 1000), "the rest is not read"
-    assert ask("/gradio_api/run/upload", b"not json")[0] == 400, "a listener of that name is no upload"
+    assert ask(path, bytes(900), parts=3)[0] == ACCEPTED
+    status, body, given = ask(path, b"", content_length="1001")
+    assert status == 413 and given == 0 and "at once" in body
+    assert ask(path, bytes(1100), parts=11, content_length="10")[::2] == (413, 1000), (
+        "more than the limit was read"
+    )
+    assert ask("/gradio_api/run/upload", b"not json")[0] == 400, (
+        "an endpoint named upload counts as an upload"
+    )
 
 
-def test_an_upload_that_would_be_refused_its_answer_is_not_taken(ask):
-    """Thirty uploads at once of one visitor cost the thread that speaks to all of them; a refusal nothing."""
-    go, path, own = Event(), "/gradio_api/upload", {"cookie": "vitviz=mine"}
+def test_upload_of_a_client_with_a_full_queue_is_rejected(ask):
+    """Many uploads would block the event loop. A rejection costs nothing."""
+    release, path, cookie = Event(), "/gradio_api/upload", {"cookie": "vitviz=mine"}
 
     def answer():
         with ask.turns.place(" mine"):
-            assert go.wait(20)
+            assert release.wait(20)
 
     with ThreadPoolExecutor(UNDER_WAY + WAITING) as threads:
-        assert ask(path, b"file", **own)[0] == TAKEN
-        asked = [threads.submit(answer) for _ in range(UNDER_WAY + WAITING)]
+        assert ask(path, b"file", **cookie)[0] == ACCEPTED
+        futures = [threads.submit(answer) for _ in range(UNDER_WAY + WAITING)]
         try:
             wait_until(lambda: ask.turns.full(" mine"))
-            status, said, given = ask(path, b"file", **own, accept_language="ko")
-            assert (status, given) == (429, 0) and "8개가 기다리고" in json.loads(said)["detail"]
-            assert ask(path, b"file", cookie="vitviz=other")[0] == TAKEN
+            status, body, given = ask(path, b"file", **cookie, accept_language="ko")
+            assert (status, given) == (429, 0) and "8개가 기다리고" in json.loads(body)["detail"]
+            assert ask(path, b"file", cookie="vitviz=other")[0] == ACCEPTED
         finally:
-            go.set()
-        [one.result(20) for one in asked]
-    assert ask(path, b"file", **own)[0] == TAKEN
+            release.set()
+        [one.result(20) for one in futures]
+    assert ask(path, b"file", **cookie)[0] == ACCEPTED
 
 
-def test_an_upload_over_which_the_app_fails_is_a_sentence_and_nothing_else_is_hidden(ask):
-    status, said, _ = ask("/gradio_api/upload", b'"failing"')
-    assert status == 400 and "plain file names" in json.loads(said)["detail"]
+def test_failed_upload_is_reported_and_other_errors_stay_500(ask):
+    status, body, _ = ask("/gradio_api/upload", b'"failing"')
+    assert status == 400 and "plain file names" in json.loads(body)["detail"]
     assert ask("/gradio_api/other", b'"failing"')[:2] == (500, "{}")
 
 
-def test_a_full_disk_is_named_and_room_is_made(ask, monkeypatch):
-    made, known = [], uploads._parts
-    monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: made.append(known.get()))
+def test_full_disk_returns_507_and_evicts_uploads(ask, monkeypatch):
+    evictions, known = [], uploads._parts
+    monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: evictions.append(known.get()))
     monkeypatch.setattr(uploads, "_free", lambda: 10**12)
     for body in (b'"no room"', b'"no room, 500"'):
-        made.clear()
-        status, said, _ = ask("/gradio_api/upload", body, accept_language="zh-CN")
-        assert status == 507 and "磁盘已满" in json.loads(said)["detail"]
-        assert made[-1] is None, "after its own parts have been removed"
+        evictions.clear()
+        status, text, _ = ask("/gradio_api/upload", body, accept_language="zh-CN")
+        assert status == 507 and "磁盘已满" in json.loads(text)["detail"]
+        assert evictions[-1] is None, "parts of the upload were not removed first"
     with pytest.raises(PermissionError):
         ask("/gradio_api/upload", b'"forbidden"')
     assert ask("/gradio_api/upload", b'"gone"')[0] == 400
 
 
-def test_of_an_upload_nothing_stays_but_what_was_put_in_its_place(ask, monkeypatch, tmp_path):
+def test_temporary_parts_of_an_upload_are_removed(ask, monkeypatch, tmp_path):
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     ask("/gradio_api/upload", b'"parts"')
     assert [path.name for path in tmp_path.iterdir()] == ["placed"] and not uploads._used
 
 
-def test_room_is_made_as_uploads_arrive(ask, monkeypatch):
-    made = []
-    monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: made.append(1))
+def test_uploads_evict_while_arriving(ask, monkeypatch):
+    evictions = []
+    monkeypatch.setattr(uploads.Quota, "make_room", lambda quota: evictions.append(1))
     ask("/gradio_api/upload", bytes(900), parts=9)
-    assert made
+    assert evictions
 
 
-def test_a_call_by_name(ask):
-    right = {"data": ["coffee", 5]}
-    assert ask("/gradio_api/run/predict", right)[0] == ask("/gradio_api/call/predict/", right)[0] == TAKEN
-    assert ask("/gradio_api/run/predict", {**right, "fn_index": 1})[0] == TAKEN
+def test_call_by_name_is_validated(ask):
+    valid = {"data": ["coffee", 5]}
+    assert ask("/gradio_api/run/predict", valid)[0] == ask("/gradio_api/call/predict/", valid)[0] == ACCEPTED
+    assert ask("/gradio_api/run/predict", {**valid, "fn_index": 1})[0] == ACCEPTED
     for name in ("hidden", "nothing", ""):
-        status, said, _ = ask(f"/gradio_api/run/{name}", right)
-        assert status == 404 and "predict, other" in said
-    for wrong in (
+        status, body, _ = ask(f"/gradio_api/run/{name}", valid)
+        assert status == 404 and "predict, other" in body
+    for invalid in (
         [],
         3,
         "x",
@@ -307,41 +320,41 @@ def test_a_call_by_name(ask):
         {"data": "ab"},
         {"data": {"a": 1, "b": 2}},
         {},
-        {**right, "fn_index": 0},
+        {**valid, "fn_index": 0},
     ):
-        assert ask("/gradio_api/run/predict", wrong)[0] == 422, wrong
+        assert ask("/gradio_api/run/predict", invalid)[0] == 422, invalid
     for session in (3, ["x"], "x" * (LONGEST + 1)):
-        assert ask("/gradio_api/run/predict", {**right, "session_hash": session})[0] == 422, session
-    assert ask("/gradio_api/run/predict", {**right, "session_hash": "x" * LONGEST})[0] == TAKEN
-    assert ask("/gradio_api/call/v2/predict", {"image": "coffee"})[0] == TAKEN
-    for wrong in ({}, {"count": 3}, {"image": "coffee", "colour": 1}):
-        assert ask("/gradio_api/call/v2/predict", wrong)[0] == 422, wrong
+        assert ask("/gradio_api/run/predict", {**valid, "session_hash": session})[0] == 422, session
+    assert ask("/gradio_api/run/predict", {**valid, "session_hash": "x" * LONGEST})[0] == ACCEPTED
+    assert ask("/gradio_api/call/v2/predict", {"image": "coffee"})[0] == ACCEPTED
+    for invalid in ({}, {"count": 3}, {"image": "coffee", "colour": 1}):
+        assert ask("/gradio_api/call/v2/predict", invalid)[0] == 422, invalid
 
 
-def test_a_call_by_number(ask):
+def test_call_by_number_is_validated(ask):
     path = "/gradio_api/queue/join"
-    assert ask(path, {"fn_index": 0, "data": [1, 2]})[0] == TAKEN
+    assert ask(path, {"fn_index": 0, "data": [1, 2]})[0] == ACCEPTED
     for number in (99, -1, None, True, False, 0.0, "0", [0]):
         assert ask(path, {"fn_index": number, "data": [1, 2]})[0] == 404, number
     for data in ([], [1], None, "ab", {"a": 1, "b": 2}):
         assert ask(path, {"fn_index": 0, "data": data})[0] == 422, data
 
 
-def test_what_stands_in_place_of_files_has_their_form(ask):
-    mine = {"path": f"{uploads.get_upload_folder()}/mine.png", "meta": MARK}
+def test_file_inputs_require_file_objects(ask):
+    uploaded = {"path": f"{uploads.get_upload_folder()}/mine.png", "meta": MARK}
     for data, status in (
-        ([mine, None], TAKEN),
-        ([None, [mine, mine]], TAKEN),
-        ([mine["path"], None], 422),  # Gradio's answer to these four is "error: null"
-        ([[mine], None], 422),
-        ([None, mine["path"]], 422),
-        ([None, {"a": [mine]}], 422),
+        ([uploaded, None], ACCEPTED),
+        ([None, [uploaded, uploaded]], ACCEPTED),
+        ([uploaded["path"], None], 422),  # Gradio itself responds "error: null"
+        ([[uploaded], None], 422),
+        ([None, uploaded["path"]], 422),
+        ([None, {"a": [uploaded]}], 422),
     ):
-        found, said, _ = ask("/gradio_api/queue/join", {"fn_index": 3, "data": data})
-        assert found == status and (status == TAKEN or "uploaded here" in said), data
+        result, body, _ = ask("/gradio_api/queue/join", {"fn_index": 3, "data": data})
+        assert result == status and (status == ACCEPTED or "uploaded here" in body), data
 
 
-def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
+def test_nested_path_of_a_file_not_uploaded_is_rejected(ask):
     for path in ("/gradio_api/run/predict", "/gradio_api/queue/join", "/anything"):
         for given in (
             {"path": "/etc/passwd"},
@@ -351,10 +364,10 @@ def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
             {"path": uploads.get_upload_folder()},
             {"path": 0},
         ):
-            status, said, _ = ask(path, {"data": [given, 5], "fn_index": 1})
-            assert status == 422 and "uploaded here" in str(json.loads(said)["detail"]), (path, given)
+            status, body, _ = ask(path, {"data": [given, 5], "fn_index": 1})
+            assert status == 422 and "uploaded here" in str(json.loads(body)["detail"]), (path, given)
     inside = f"{uploads.get_upload_folder()}/mine.png"
-    assert ask("/gradio_api/run/predict", {"data": [{"path": inside}, 5]})[0] == TAKEN
+    assert ask("/gradio_api/run/predict", {"data": [{"path": inside}, 5]})[0] == ACCEPTED
     many = {"data": [[{"path": inside}] * (MOST_FILES + 1), 5]}
     assert ask("/gradio_api/run/predict", many)[0] == 413
 
@@ -368,8 +381,8 @@ def test_no_file_is_named_that_was_not_uploaded_however_deep(ask):
         ({"accept_language": "ko;q=1.2.3,,;"}, "ko"),
     ],
 )
-def test_a_refusal_is_said_in_the_visitors_language(ask, headers, language):
+def test_rejection_message_is_in_the_client_language(ask, headers, language):
     body = {"data": [{"path": "/etc/passwd"}]}
-    status, said, _ = ask("/gradio_api/call/other", body, **headers)
+    status, text, _ = ask("/gradio_api/call/other", body, **headers)
     expected = translate(uploads.NOT_UPLOADED, language)
-    assert status == 422 and json.loads(said)["detail"] == expected
+    assert status == 422 and json.loads(text)["detail"] == expected

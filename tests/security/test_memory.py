@@ -1,4 +1,4 @@
-"""A picture of 80 million pixels in 250 KB: nothing that is made of it takes more memory than is promised."""
+"""Memory limits for an image of 80 million pixels in a file of 250 KB."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 
 from tests.browser.conftest import ROOT, Server
 from tests.security.judged import BYTES
-from tests.security.stranger import MARK, answer, listener, sent
+from tests.security.stranger import MARK, listener, queue_response, upload
 
 pytestmark = [
     pytest.mark.processes,
@@ -21,8 +21,8 @@ pytestmark = [
 SIDE = 8_900
 
 
-def large() -> bytes:
-    """A PNG of so many pixels a side, all of one colour."""
+def large_png() -> bytes:
+    """Return a PNG of SIDE x SIDE pixels of one colour."""
     packed, row = zlib.compressobj(9), b"\0" + b"\x40\x80\xc0" * SIDE
     data = b"".join([*(packed.compress(row) for _ in range(SIDE)), packed.flush()])
 
@@ -54,9 +54,9 @@ STROKES = [
 ]  # fmt: skip
 
 
-def grown(tmp_path, each: str) -> list[int]:
-    """What each of some calls takes, in a process of its own."""
-    (tmp_path / "large.png").write_bytes(large())
+def peak_memory(tmp_path, each: str) -> list[int]:
+    """Return the peak memory of each of some calls in a subprocess."""
+    (tmp_path / "large.png").write_bytes(large_png())
     code = f"""{PEAK}
 path = {str(tmp_path / "large.png")!r}
 inspector = vitviz.load("vitviz-tiny", device="cpu")
@@ -65,20 +65,22 @@ for view in ("rollout", "explorer"):
     vitviz.figure(view, inspector, inspector.trace(small), picture=small).png()
 {each}
 """
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert ended.returncode == 0, ended.stderr
-    return [int(number) for number in ended.stdout.split()]
+    assert result.returncode == 0, result.stderr
+    return [int(number) for number in result.stdout.split()]
 
 
-def test_strokes_over_it(tmp_path):
-    each = "".join(f"print(grown(lambda: vitviz.edit_image(path, {one!r})), flush=True)\n" for one in STROKES)
-    found = dict(zip(STROKES, grown(tmp_path, each), strict=True))
-    assert all(one < BYTES for one in found.values()), found
+def test_strokes_stay_within_memory_limit(tmp_path):
+    each = "".join(
+        f"print(grown(lambda: vitviz.edit_image(path, {stroke!r})), flush=True)\n" for stroke in STROKES
+    )
+    peaks = dict(zip(STROKES, peak_memory(tmp_path, each), strict=True))
+    assert all(stroke < BYTES for stroke in peaks.values()), peaks
 
 
-def test_figures_of_it(tmp_path):
+def test_figures_videos_and_surveys_stay_within_memory_limit(tmp_path):
     each = """
 trace = inspector.trace(path)
 for view in ("rollout", "explorer"):
@@ -86,11 +88,11 @@ for view in ("rollout", "explorer"):
 print(grown(lambda: vitviz.animation("rollout", inspector, path, over="layers").picture(0)))
 print(grown(lambda: vitviz.survey([path, path, path], inspector)))
 """
-    found = grown(tmp_path, each)
-    assert all(one < BYTES for one in found), found
+    peaks = peak_memory(tmp_path, each)
+    assert all(one < BYTES for one in peaks), peaks
 
 
-def test_what_a_server_makes_of_it(tmp_path):
+def test_server_routes_stay_within_memory_limit(tmp_path):
     with (
         Server("--device", "cpu", GRADIO_TEMP_DIR=str(tmp_path)) as server,
         httpx.Client(base_url=server.url, timeout=300) as http,
@@ -101,15 +103,15 @@ def test_what_a_server_makes_of_it(tmp_path):
             with open(f"{about}/status") as status:
                 return 1024 * int(re.search(rf"{field}:\s+(\d+)", status.read())[1])
 
-        config, given = http.get("config").json(), {"path": sent(http, large()), "meta": MARK}
-        found = {}
+        config, given = http.get("config").json(), {"path": upload(http, large_png()), "meta": MARK}
+        peaks = {}
         before = memory("VmRSS")
         with open(f"{about}/clear_refs", "w") as peak:
             peak.write("5")
-        status, said = answer(http, listener(config, "vitviz-upload", "input"), [None, given])
-        found["upload"] = memory("VmHWM") - before
+        status, text = queue_response(http, listener(config, "vitviz-upload", "input"), [None, given])
+        peaks["upload"] = memory("VmHWM") - before
         assert status == 200
-        values = json.loads(said)["output"]["data"]
+        values = json.loads(text)["output"]["data"]
         key = next(one["key"] for one in values if isinstance(one, dict) and one.get("view") == "picture")
         for path in (
             "picture/upload", "rollout/print.svg", "rollout/overlay.png", "distance/figure.html",
@@ -119,6 +121,6 @@ def test_what_a_server_makes_of_it(tmp_path):
             with open(f"{about}/clear_refs", "w") as peak:
                 peak.write("5")
             assert http.get(f"gradio_api/vitviz/{key}/{path}").status_code == 200, path
-            found[path] = memory("VmHWM") - before
-        assert all(one < BYTES for one in found.values()), found
-        print(found)
+            peaks[path] = memory("VmHWM") - before
+        assert all(one < BYTES for one in peaks.values()), peaks
+        print(peaks)

@@ -1,4 +1,4 @@
-"""A stranger floods the routes, sends values of other types, and half characters that others would see."""
+"""Request floods, values of wrong types and lone surrogates against a running app."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from PIL import Image
 
 from tests.helpers import SURROGATE, npz_bytes, safetensors_bytes
 from tests.security.hostile_calls import VALUES
-from tests.security.hostile_zips import zipped
-from tests.security.stranger import MARK, listener, sent
+from tests.security.hostile_zips import write_zip
+from tests.security.stranger import MARK, listener, upload
 
 FIELDS = ("frame", "second", "last", "views", "items", "at", "video", "heads", "flickers")
 
@@ -28,36 +28,36 @@ def config(http):
     return http.get("config").json()
 
 
-def said(http, session: str, number: int, data: list) -> str:
-    """What one page is told by a listener."""
-    asked = {"fn_index": number, "data": data, "session_hash": session}
-    assert http.post("gradio_api/queue/join", json=asked).status_code == 200
+def call_listener(http, session: str, number: int, data: list) -> str:
+    """Return the final message of a listener for one page."""
+    body = {"fn_index": number, "data": data, "session_hash": session}
+    assert http.post("gradio_api/queue/join", json=body).status_code == 200
     with http.stream("GET", "gradio_api/queue/data", params={"session_hash": session}) as events:
         for line in events.iter_lines():
             if "process_completed" in line:
                 return json.dumps(json.loads(line.removeprefix("data:")))
-    raise AssertionError("the stream broke off")
+    raise AssertionError("the stream ended early")
 
 
 @pytest.fixture(scope="module")
-def opened(http, config):
-    """A page that has just been opened: its name, and what it was told."""
+def open_page(http, config):
+    """Return a function that opens a page and returns its session and the response."""
     load = next(
         one
         for one in config["dependencies"]
         if one["backend_fn"] and any(event == "load" for _, event in one["targets"])
     )
 
-    def of() -> tuple[str, str]:
+    def load_page() -> tuple[str, str]:
         session = uuid.uuid4().hex
-        return session, said(http, session, load["id"], [None] * len(load["inputs"]))
+        return session, call_listener(http, session, load["id"], [None] * len(load["inputs"]))
 
-    return of
+    return load_page
 
 
 @pytest.fixture(scope="module")
-def key(opened):
-    return re.search(r'"key": ?"([0-9a-f]{40})"', opened()[1])[1]
+def key(open_page):
+    return re.search(r'"key": ?"([0-9a-f]{40})"', open_page()[1])[1]
 
 
 def frame(seed: int = 0) -> str:
@@ -67,7 +67,7 @@ def frame(seed: int = 0) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def test_200_000_views_are_refused_before_anything_is_computed(http, key):
+def test_200_000_views_are_rejected_before_computing(http, key):
     def seconds(count: int, seed: int, status: int) -> float:
         start = time.monotonic()
         question = {"frame": frame(seed), "views": ["rollout"] * count}
@@ -76,27 +76,27 @@ def test_200_000_views_are_refused_before_anything_is_computed(http, key):
 
     few = min(seconds(2, seed, 200) for seed in range(4))
     many = min(seconds(200_000, 10 + seed, 422) for seed in range(3))
-    assert many < 10 * few + 1, "before, each name cost a tenth of a millisecond"
+    assert many < 10 * few + 1, "the rejection takes time per view"
 
 
-def test_values_of_any_type_are_refused_by_the_route_of_frames(http, key):
+def test_frame_route_rejects_values_of_any_type(http, key):
     values = [
-        value for value in VALUES if value != SURROGATE and value == value and abs_(value) < float("inf")
+        value for value in VALUES if value != SURROGATE and value == value and absolute(value) < float("inf")
     ]
     for name in FIELDS:
         for value in values:
             question = {"frame": frame(), "views": ["rollout"], name: value}
-            found = http.post(f"gradio_api/vitviz/{key}/live", json=question)
-            assert found.status_code in (200, 404, 422), (name, str(value)[:80], found.text[:200])
-            assert "x" * 201 not in found.text and "vitviz hit an error" not in found.text
+            response = http.post(f"gradio_api/vitviz/{key}/live", json=question)
+            assert response.status_code in (200, 404, 422), (name, str(value)[:80], response.text[:200])
+            assert "x" * 201 not in response.text and "vitviz hit an error" not in response.text
 
 
-def abs_(value: object) -> float:
+def absolute(value: object) -> float:
     return abs(value) if isinstance(value, float) else 0
 
 
-def test_many_cameras_of_one_visitor_do_not_end_anothers_turn(server, key):
-    """Whoever has ten is answered one after the other; who comes beside them is answered in between."""
+def test_cameras_of_one_client_do_not_starve_another(server, key):
+    """Ten cameras of one client take turns, and another client is served in between."""
 
     def camera(name: str, frames: int) -> list[int]:
         with httpx.Client(base_url=server.url, timeout=120, cookies={"vitviz": name}) as http:
@@ -118,24 +118,26 @@ def test_many_cameras_of_one_visitor_do_not_end_anothers_turn(server, key):
     [
         (npz_bytes(["cat", f"a {SURROGATE}"]), "mine.npz"),
         (safetensors_bytes(["cat", SURROGATE]), "mine.safetensors"),
-        (zipped([("settings.json", json.dumps({"lesson": {
+        (write_zip([("settings.json", json.dumps({"lesson": {
             "checkpoint": "vitviz-tiny", "sample": "coffee", "settings": {},
             "without": f"at=1 other={SURROGATE}",
         }}).encode())]), "lesson.zip"),
     ],
 )  # fmt: skip
-def test_half_a_character_ends_in_a_sentence_and_no_page_breaks(http, config, opened, data, name):
-    session, _ = opened()
-    number, path = listener(config, "vitviz-lesson", "upload"), sent(http, data, name)
-    told = said(http, session, number, [None, {"path": path, "meta": MARK}])
-    assert '"success": true' in told and re.search("half a character|not a lesson", told), told[-900:]
-    assert '"success": true' in said(http, session, listener(config, "vitviz-size", "input"), [None, "own"])
-    assert '"view": "picture"' in opened()[1], "a stranger's page opens"
+def test_lone_surrogate_is_reported_and_pages_stay_usable(http, config, open_page, data, name):
+    session, _ = open_page()
+    number, path = listener(config, "vitviz-lesson", "upload"), upload(http, data, name)
+    result = call_listener(http, session, number, [None, {"path": path, "meta": MARK}])
+    assert '"success": true' in result and re.search("half a character|not a lesson", result), result[-900:]
+    assert '"success": true' in call_listener(
+        http, session, listener(config, "vitviz-size", "input"), [None, "own"]
+    )
+    assert '"view": "picture"' in open_page()[1], "the page of another client does not open"
 
 
-def test_no_refusal_of_an_endpoint_repeats_all_that_was_given(http):
+def test_rejection_message_truncates_long_values(http):
     for name in (f"x{uuid.uuid4().hex}", "a/"):
         long = name + "x" * 5_000
         for given in ([long, "", 5], ["coffee", long, 5], ["coffee", "", long]):
-            found = http.post("gradio_api/run/predict", json={"data": given})
-            assert found.status_code >= 400 and "x" * 201 not in found.text, found.text[:300]
+            response = http.post("gradio_api/run/predict", json={"data": given})
+            assert response.status_code >= 400 and "x" * 201 not in response.text, response.text[:300]

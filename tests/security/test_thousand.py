@@ -1,13 +1,11 @@
-"""The first of the thousand hostile inputs of each kind; all of them by `python -m
-tests.security.thousand`.
-"""
+"""The first of the thousand hostile inputs of each kind. `python -m tests.security.thousand` runs all."""
 
 import sys
 
 import pytest
 
-from tests.security.judged import wrong_in
-from tests.security.thousand import COUNTS, wrong
+from tests.security.judged import response_faults
+from tests.security.thousand import COUNTS, faults_of_kind
 from vitviz.server.api.serialization import UNEXPECTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
@@ -15,8 +13,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("kind", COUNTS)
-def test_each_ends_soon_in_a_result_or_a_sentence(kind, tmp_path):
-    assert wrong(kind, 0, 12, tmp_path) == []
+def test_hostile_inputs_end_in_time_with_result_or_message(kind, tmp_path):
+    assert faults_of_kind(kind, 0, 12, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -27,5 +25,5 @@ def test_each_ends_soon_in_a_result_or_a_sentence(kind, tmp_path):
         (404, "Traceback (most recent call last)"), (200, "root:x:0:0"), (422, f"no file {__file__}"),
     ],
 )  # fmt: skip
-def test_what_is_no_sentence_is_noticed(status, said):
-    assert wrong_in(status, said) and not wrong_in(422, '{"detail": "Expected a picture."}')
+def test_response_without_message_counts_as_fault(status, said):
+    assert response_faults(status, said) and not response_faults(422, '{"detail": "Expected a picture."}')

@@ -1,4 +1,4 @@
-"""A stranger asks a running app for what is not theirs: by every listener and every form of a path."""
+"""Attempts to read files that were not uploaded, by every listener and every form of a path."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import ROOT
-from tests.security.hostile_zips import said, zipped
-from tests.security.stranger import MARK, answer, forms, listener, picture, sent
+from tests.security.hostile_zips import lesson_description, write_zip
+from tests.security.stranger import MARK, file_forms, listener, picture, queue_response, upload
 from vitviz.server.api.endpoints import PUBLIC
 from vitviz.server.security.uploads import NOT_UPLOADED
 
 
-def test_no_listener_opens_a_file_that_was_not_uploaded(http, listeners, secret):
+def test_listeners_reject_files_that_were_not_uploaded(http, listeners, secret):
     assert len(listeners) > 10
-    told = set()
+    messages = set()
     for number, count in listeners.items():
-        for given in (*forms(str(secret)), *forms("/dev/zero")):
+        for given in (*file_forms(str(secret)), *file_forms("/dev/zero")):
             for value in (given, [given]):
-                status, said = answer(http, number, [value] * count)
+                status, text = queue_response(http, number, [value] * count)
                 if count:
-                    assert status == 422, (number, value, said[:300])
-                    told.add(said)
-    assert len(told) == 1 and "uploaded here" in told.pop(), "the answer is the same whatever lies there"
+                    assert status == 422, (number, value, text[:300])
+                    messages.add(text)
+    assert len(messages) == 1 and "uploaded here" in messages.pop(), "the response depends on the file"
 
 
 @pytest.mark.parametrize("way", ["run", "api", "call"])
-def test_the_pages_own_listeners_have_no_name_for_strangers(http, secret, way):
+def test_private_listeners_are_not_callable_by_name(http, secret, way):
     for name in (
         "upload",
         "survey",
@@ -43,16 +43,16 @@ def test_the_pages_own_listeners_have_no_name_for_strangers(http, secret, way):
         "%00",
         "a" * 3000,
     ):
-        found = http.post(
+        response = http.post(
             f"gradio_api/{way}/{name}", json={"data": [None, {"path": str(secret)}], "session_hash": "x"}
         )
-        assert found.status_code == 404, (name, found.status_code, found.text)
-    found = http.post(f"gradio_api/{way}/nothing", json={"data": []})
-    assert all(name in found.json()["detail"] for name in PUBLIC)
+        assert response.status_code == 404, (name, response.status_code, response.text)
+    response = http.post(f"gradio_api/{way}/nothing", json={"data": []})
+    assert all(name in response.json()["detail"] for name in PUBLIC)
 
 
 @pytest.mark.parametrize("form", range(7))
-def test_no_endpoint_opens_a_file_that_was_not_uploaded(http, secret, form):
+def test_endpoints_reject_files_that_were_not_uploaded(http, secret, form):
     for path in (
         str(secret),
         "/dev/zero",
@@ -63,15 +63,15 @@ def test_no_endpoint_opens_a_file_that_was_not_uploaded(http, secret, form):
         "https://[::1]/x.png",
         "\0",
     ):
-        given = forms(path)[form]
+        given = file_forms(path)[form]
         assert http.post("gradio_api/run/predict", json={"data": [given, "", 5]}).status_code == 422
         assert http.post("gradio_api/call/predict", json={"data": [given, "", 5]}).status_code == 422
         assert http.post("gradio_api/call/v2/predict", json={"image": given}).status_code == 422
 
 
 @pytest.mark.parametrize("name", ["predict", "rollout", "trial", "figure"])
-def test_gradio_client_is_told_that_no_address_is_fetched(server, name):
-    """The client takes the detail of a 422 for a list; of a plain text it dies by an AttributeError."""
+def test_gradio_client_receives_the_rejection_of_urls(server, name):
+    """gradio_client expects the detail of a 422 as a list; a string raises AttributeError."""
     from gradio_client import Client, handle_file
     from gradio_client.exceptions import ValidationError
 
@@ -84,56 +84,68 @@ def test_gradio_client_is_told_that_no_address_is_fetched(server, name):
         client.close()
 
 
-def test_a_refusal_at_the_queue_has_the_shape_that_gradio_reads(http, secret, listeners):
+def test_queue_rejection_has_the_form_that_gradio_expects(http, secret, listeners):
     number = next(number for number, count in listeners.items() if count > 1)
     for data in ([], [{"path": str(secret)}, *[None] * 30], [{"path": "ftp://x/y.png"}, *[None] * 30]):
-        status, said = answer(http, number, data)
-        (one,) = json.loads(said)["detail"]
-        assert status == 422 and one["__type__"] == "validate" and one["is_valid"] is False
-        assert one["message"].endswith(".")
+        status, text = queue_response(http, number, data)
+        (detail,) = json.loads(text)["detail"]
+        assert status == 422 and detail["__type__"] == "validate" and detail["is_valid"] is False
+        assert detail["message"].endswith(".")
 
 
-def test_a_link_in_the_upload_folder_leads_nowhere(http, secret):
-    own = Path(sent(http, picture()))
-    link, pipe = own.with_name("link.png"), own.with_name("pipe.png")
+def test_symlink_or_pipe_in_upload_folder_is_rejected(http, secret):
+    uploaded = Path(upload(http, picture()))
+    link, pipe = uploaded.with_name("link.png"), uploaded.with_name("pipe.png")
     link.symlink_to(secret)
     os.mkfifo(pipe)
-    outside = (link, own.parents[1], f"{own.parent}/../../../secret.png")  # refused before the endpoint
-    inside = (pipe, own.parent, own.with_name("nothing.png"))  # by it: Gradio says that with 500
+    outside = (
+        link,
+        uploaded.parents[1],
+        f"{uploaded.parent}/../../../secret.png",
+    )  # rejected before the endpoint
+    inside = (
+        pipe,
+        uploaded.parent,
+        uploaded.with_name("nothing.png"),
+    )  # rejected by the endpoint: Gradio returns 500
     for paths, status, field in ((outside, 422, "detail"), (inside, 500, "error")):
         for path in paths:
-            found = http.post("gradio_api/run/predict", json={"data": [{"path": str(path)}, "", 5]})
-            assert found.status_code == status and found.json()[field] == str(NOT_UPLOADED), (
+            response = http.post("gradio_api/run/predict", json={"data": [{"path": str(path)}, "", 5]})
+            assert response.status_code == status and response.json()[field] == str(NOT_UPLOADED), (
                 path,
-                found.text,
+                response.text,
             )
 
 
-def test_ones_own_upload_is_answered_by_page_and_endpoints(http, listeners):
-    path = sent(http, picture((9, 99, 199)))
+def test_uploaded_file_is_accepted_by_page_and_endpoints(http, listeners):
+    path = upload(http, picture((9, 99, 199)))
     number = listener(http.get("config").json(), "vitviz-upload", "input")
-    status, said = answer(http, number, [None, {"path": path, "meta": MARK}])
-    assert status == 200 and json.loads(said)["success"] and '"view": "picture"' in said
+    status, text = queue_response(http, number, [None, {"path": path, "meta": MARK}])
+    assert status == 200 and json.loads(text)["success"] and '"view": "picture"' in text
     assert http.post("gradio_api/run/predict", json={"data": [{"path": path, "meta": MARK}, "", 3]}).json()[
         "data"
     ][0]["top"]
 
 
-def test_no_name_in_a_lesson_becomes_a_path(http, folder):
+def test_names_in_a_lesson_zip_create_no_files(http, folder):
     name = f"vitviz-{uuid.uuid4().hex}"
     places = [f"{'../' * up}{name}" for up in range(6)] + [f"{tempfile.gettempdir()}/{name}", f"~/{name}"]
-    files = [("settings.json", said()), ("upload.jpg", picture()), *[(place, b"x") for place in places]]
-    path = sent(http, zipped(files), "lesson.zip")
+    files = [
+        ("settings.json", lesson_description()),
+        ("upload.jpg", picture()),
+        *[(place, b"x") for place in places],
+    ]
+    path = upload(http, write_zip(files), "lesson.zip")
     number = listener(http.get("config").json(), "vitviz-lesson", "upload")
-    status, told = answer(http, number, [None, {"path": path, "meta": MARK}])
-    assert status == 200 and '"view": "picture"' in told, "the lesson itself is opened"
-    near = [
+    status, text = queue_response(http, number, [None, {"path": path, "meta": MARK}])
+    assert status == 200 and '"view": "picture"' in text, "the lesson does not open"
+    nearby_files = [
         *Path(tempfile.gettempdir()).glob("*"),
         *folder.rglob("*"),
         *Path.home().glob("*"),
         *ROOT.glob("*"),
     ]
-    assert not [one for one in near if one.name == name]
+    assert not [one for one in nearby_files if one.name == name]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +167,6 @@ def test_no_name_in_a_lesson_becomes_a_path(http, folder):
         ("file=/proc/self/environ", 403),
     ],
 )
-def test_no_route_hands_out_a_file_or_fetches_an_address(http, path, status):
-    found = http.get(f"gradio_api/{path}")
-    assert found.status_code == status and "root:" not in found.text
+def test_routes_return_no_server_files_and_fetch_no_urls(http, path, status):
+    response = http.get(f"gradio_api/{path}")
+    assert response.status_code == status and "root:" not in response.text

@@ -1,10 +1,10 @@
-"""A thousand hostile inputs by seed: each is to end within 5 s and 1 GB in a result or a sentence.
+"""A thousand hostile inputs by seed. Each must end within 5 s and 1 GB with a result or a message.
 
     python -m tests.security.thousand                    # all of them: some ten minutes on two cores
     python -m tests.security.thousand calls routes       # only these kinds
     python -m tests.security.thousand pictures --from 40 --count 60
 
-Prints what did not; exits with 1 where anything did not. `test_thousand.py` runs the first of each kind.
+Prints the faults and exits with 1 if there are any. `test_thousand.py` runs the first of each kind.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.browser.conftest import Server
 from tests.engine.models import hostile
 from tests.engine.models.probe import faults, outcomes_of
 from tests.security import hostile_calls, hostile_hub, hostile_pictures, hostile_zips
-from tests.security.hostile_calls import Question
+from tests.security.hostile_calls import HostileRequest
 from tests.security.judged import Judge
-from tests.security.stranger import MARK, answer, listener, sent
+from tests.security.stranger import MARK, listener, queue_response, upload
 
 COUNTS = {
     "checkpoints": 264,
@@ -39,42 +39,40 @@ COUNTS = {
     "hub": 100,
 }
 
-OPENED = {  # kinds that are opened in a process of their own
+OPENED = {  # kinds that a subprocess opens
     "checkpoints": "tests.engine.models.mutated",
     "pictures": "tests.security.hostile_pictures",
 }
 
 
-def wrong(kind: str, first: int, count: int, folder: Path) -> list[str]:
-    """The faults of one kind of input, of `count` seeds from `first` on."""
+def faults_of_kind(kind: str, first: int, count: int, folder: Path) -> list[str]:
+    """Return the faults of `count` seeds of one kind of input, starting at `first`."""
     seeds = [f"seed {number}" for number in range(first, first + count)]
     if kind in OPENED:
         return _probed(OPENED[kind], seeds, folder)
     if kind == "hub":
-        return hostile_hub.wrong(seeds, folder)
+        return hostile_hub.download_faults(seeds, folder)
     if kind == "offered":
         return _offered(list(hostile.HOSTILE)[first : first + count], folder)
-    with asked(folder) as (judge, http):
+    with running_judge(folder) as (judge, http):
         for name, question in _questions(kind, seeds, http):
             judge.ask(f"{kind} {name}", question)
         return judge.faults
 
 
 def _probed(module: str, names: Sequence[str], folder: Path) -> list[str]:
-    """Those that a process of its own opens, one after the other; one that ends the process leaves the others
-    to the next.
-    """
-    left, found = list(names), []
-    while left:
-        some = outcomes_of(module, left, folder / f"{module}-{len(left)}")
-        found += faults(some, folder)
-        left = left[len(some) :]
-    return found
+    """Open inputs in subprocesses. If an input kills its process, the next one continues."""
+    remaining, problems = list(names), []
+    while remaining:
+        results = outcomes_of(module, remaining, folder / f"{module}-{len(remaining)}")
+        problems += faults(results, folder)
+        remaining = remaining[len(results) :]
+    return problems
 
 
 @contextmanager
-def asked(folder: Path, *arguments: str) -> Iterator[tuple[Judge, httpx.Client]]:
-    """A running app, and who asks it; at the end it still answers what is sensible."""
+def running_judge(folder: Path, *arguments: str) -> Iterator[tuple[Judge, httpx.Client]]:
+    """Start an app and a judge. Check at the end that it still answers a valid request."""
     with (
         Server("--device", "cpu", *arguments, GRADIO_TEMP_DIR=str(folder / "sent")) as server,
         httpx.Client(base_url=server.url, timeout=15) as http,
@@ -84,23 +82,23 @@ def asked(folder: Path, *arguments: str) -> Iterator[tuple[Judge, httpx.Client]]
         judge = Judge(server.process.pid, http)
         yield judge, http
         if http.post("gradio_api/run/predict", json=honest).json()["data"][0]["top"] != top:
-            judge.faults.append("the answer to an honest question is another than before")
+            judge.faults.append("the response to a valid request has changed")
 
 
-def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[tuple[str, Question]]:
+def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[tuple[str, HostileRequest]]:
     if kind == "sent":
         for seed in seeds:
-            path = sent(http, hostile_pictures.picture(seed))
+            path = upload(http, hostile_pictures.picture(seed))
             given = {"path": path, "meta": MARK}
-            yield seed, Question("POST", "gradio_api/run/predict", {"data": [given, "", 3]})
+            yield seed, HostileRequest("POST", "gradio_api/run/predict", {"data": [given, "", 3]})
         return
     config = http.get("config").json()
     if kind == "zips":
         dropped = listener(config, "vitviz-lesson", "upload")
         for seed in seeds:
-            given = {"path": sent(http, hostile_zips.lesson(seed), "lesson.zip"), "meta": MARK}
+            given = {"path": upload(http, hostile_zips.lesson(seed), "lesson.zip"), "meta": MARK}
             body = {"fn_index": dropped, "data": [None, given]}
-            yield seed, Question("POST", "gradio_api/queue/join", body, event=True)
+            yield seed, HostileRequest("POST", "gradio_api/queue/join", body, event=True)
         return
     listeners = {one["id"]: len(one["inputs"]) for one in config["dependencies"] if one["backend_fn"]}
     if kind == "calls":
@@ -118,7 +116,7 @@ def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[
 
 
 def _load(config: dict) -> int:
-    """The listener that fills a page as it is opened."""
+    """Return the listener that fills a page when it is opened."""
     return next(
         one["id"]
         for one in config["dependencies"]
@@ -127,27 +125,27 @@ def _load(config: dict) -> int:
 
 
 def _key(http: httpx.Client, config: dict) -> str:
-    """The key of the picture that a page shows."""
-    _, said = answer(http, _load(config), [None, {}])
-    values = json.loads(said)["output"]["data"]
+    """Return the key of the image that a page shows."""
+    _, text = queue_response(http, _load(config), [None, {}])
+    values = json.loads(text)["output"]["data"]
     return next(one["key"] for one in values if isinstance(one, dict) and one.get("view") == "picture")
 
 
 def _offered(names: Sequence[str], folder: Path) -> list[str]:
-    """Hostile checkpoints in the folder of a running app, asked for by name, and by a link to the page."""
+    """Return the faults of hostile checkpoints in the weights folder, opened by name and by link."""
     weights = folder / "weights"
     hostile.save_valid_checkpoint(weights / "vitviz-tiny")
     for number, name in enumerate(names):
         hostile.make(name, weights / f"hostile-{number}")
-    with asked(folder, "--weights", str(weights)) as (judge, http):
+    with running_judge(folder, "--weights", str(weights)) as (judge, http):
         load = _load(http.get("config").json())
         for number, name in enumerate(names):
             body = {"data": ["coffee", f"hostile-{number}", 3]}
-            judge.ask(name, Question("POST", "gradio_api/run/predict", body))
+            judge.ask(name, HostileRequest("POST", "gradio_api/run/predict", body))
             join = f"gradio_api/queue/join?checkpoint=hostile-{number}"
             judge.ask(
                 f"a link to {name}",
-                Question("POST", join, {"fn_index": load, "data": [None, {}]}, event=True),
+                HostileRequest("POST", join, {"fn_index": load, "data": [None, {}]}, event=True),
             )
         return judge.faults
 
@@ -158,15 +156,18 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--count", type=int, default=0)
     given = parser.parse_args()
-    found = []
+    all_faults = []
     for kind in given.kinds or COUNTS:
         start, count = time.monotonic(), given.count or COUNTS[kind]
         with tempfile.TemporaryDirectory() as folder:
-            bad = wrong(kind, given.first, count, Path(folder))
-        print(f"{kind}: {count} inputs, {len(bad)} faults, {time.monotonic() - start:.0f} s", flush=True)
-        print(*bad, sep="\n", end="\n" if bad else "", flush=True)
-        found += bad
-    return int(bool(found))
+            faults_found = faults_of_kind(kind, given.first, count, Path(folder))
+        print(
+            f"{kind}: {count} inputs, {len(faults_found)} faults, {time.monotonic() - start:.0f} s",
+            flush=True,
+        )
+        print(*faults_found, sep="\n", end="\n" if faults_found else "", flush=True)
+        all_faults += faults_found
+    return int(bool(all_faults))
 
 
 if __name__ == "__main__":

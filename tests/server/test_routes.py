@@ -11,7 +11,7 @@ import pytest
 from gradio.utils import get_upload_folder
 
 from tests.browser.house import RunningApp
-from tests.server.wire import SECRET, linked, refused, wire
+from tests.server.wire import SECRET, expect_rejected, folder_with_symlinks, raw_client
 from tests.tiers import sweep
 from vitviz.charts.encode import encode_image
 from vitviz.errors import CheckpointError
@@ -28,7 +28,7 @@ QUICK = [view for view in VIEWS if view.slug in ("rollout", "distance")]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    return linked(tmp_path_factory.mktemp("weights"), tmp_path_factory.mktemp("outside"))
+    return folder_with_symlinks(tmp_path_factory.mktemp("weights"), tmp_path_factory.mktemp("outside"))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def key(app):
 
 @pytest.fixture(scope="module")
 def get(app):
-    with wire(app.url) as get:
+    with raw_client(app.url) as get:
         yield get
 
 
@@ -72,7 +72,7 @@ def test_unknown_key_is_rejected_by_all_routes(get, key):
         "x" * 4000,
     ):
         for rest in views:
-            refused(get(path := f"/gradio_api/vitviz/{wrong}/{rest}"), path)
+            expect_rejected(get(path := f"/gradio_api/vitviz/{wrong}/{rest}"), path)
 
 
 def test_known_key_does_not_open_other_paths(get, key):
@@ -110,7 +110,7 @@ def test_known_key_does_not_open_other_paths(get, key):
             "distance/figure.html?form=../x",
         ),
     ):
-        refused(get(path := f"/gradio_api/vitviz/{key}/{rest}"), path)
+        expect_rejected(get(path := f"/gradio_api/vitviz/{key}/{rest}"), path)
 
 
 def test_invalid_numbers_are_rejected_by_routes(get, key):
@@ -129,7 +129,7 @@ def test_invalid_numbers_are_rejected_by_routes(get, key):
     for view, names in parameters.items():
         for name in names:
             for value in wrong:
-                refused(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
+                expect_rejected(get(path := f"/gradio_api/vitviz/{key}/{view}?{name}={value}"), path)
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
@@ -138,7 +138,7 @@ def test_every_item_rejects_invalid_numbers(get, key, view):
     for item in (*(item.name for item in view.items), "numbers.npz"):
         for control in numbers:
             for value in (HUGE, "-2", "nan", "<script>"):
-                refused(
+                expect_rejected(
                     get(path := f"/gradio_api/vitviz/{key}/{view.slug}/{item}?{control.name}={value}"), path
                 )
 
@@ -150,7 +150,7 @@ def test_module_route_serves_frontend_scripts_only(get):
         "server/page/build.py", "frontend/style/base.css", "views/rollout/ko.json", "canvas", "", "frontend/"
     )  # fmt: skip
     for path in (*outside, *others, "frontend/mount.js/../../ui/page/build.py"):
-        refused(get(base + path), path)
+        expect_rejected(get(base + path), path)
     status, kind, body = get(base + "frontend/mount.js")
     assert (status, kind.partition(";")[0]) == (200, "text/javascript") and b"export function mount" in body
 
@@ -198,7 +198,7 @@ def test_gradio_file_routes_return_no_server_files(get, folders):
         *(uploads, f"{uploads}/", f"{uploads}/../../etc/passwd", f"{uploads}/%2e%2e/%2e%2e/etc/passwd"),
     ):
         for route in ("/gradio_api/file=", "/gradio_api/file/", "/file=", "/static/", "/assets/", "/svelte/"):
-            refused(get(route + path), route + path)
+            expect_rejected(get(route + path), route + path)
 
 
 def test_upload_path_is_unguessable_and_unlisted(app, get):
@@ -209,7 +209,7 @@ def test_upload_path_is_unguessable_and_unlisted(app, get):
     )
     assert get(f"/gradio_api/file={path}")[2] == PICTURE, "the upload is not served under its path"
     for near in (folder, folder.parent, folder / "other.png", folder.with_name("0" * 64) / "mine.png"):
-        refused(get(f"/gradio_api/file={near}"), str(near))
+        expect_rejected(get(f"/gradio_api/file={near}"), str(near))
 
 
 @pytest.mark.parametrize(

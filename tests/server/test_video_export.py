@@ -1,4 +1,4 @@
-"""Films from the server: by address and by endpoint, bounded, counted, and refused with a sentence."""
+"""Video export by URL and endpoint: contents, limits, progress and scheduling."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ from vitviz.server.api import videos
 from vitviz.server.api.endpoints import Endpoints
 
 pytestmark = pytest.mark.usefixtures("short_training")
-ASKED = {"film.width": "320", "film.over": "layers"}
+LAYER_VIDEO = {"film.width": "320", "film.over": "layers"}
 
 
 @pytest.fixture(scope="module")
@@ -22,62 +22,63 @@ def expected(inspector, photo):
 
 
 @pytest.mark.long
-def test_an_address_and_the_endpoint_give_what_python_gives(service, key, expected):
-    asked = {**ASKED, "fusion": "max", "film.seconds": "0.4"}
+def test_video_route_and_endpoint_match_python(service, key, expected):
+    asked = {**LAYER_VIDEO, "fusion": "max", "film.seconds": "0.4"}
     data, name = videos.video_file(service, key, "rollout", "gif", asked)
     assert data == expected.gif(width=320, seconds=0.4)
     assert name == "vitviz-rollout_vitviz-tiny_fusion-max_over-layers.gif"
     data, _ = videos.video_file(service, key, "rollout", "mp4", asked)
     assert data == expected.mp4(width=320, seconds=0.4)
-    found = Endpoints(service).film(
+    response = Endpoints(service).film(
         "coffee", settings="fusion=max", over="layers", format="gif", width=320, seconds=0.4
     )
-    assert base64.b64decode(found["data"]) == expected.gif(width=320, seconds=0.4)
-    credit = "Coffee cup (Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0), "  # known by its name alone
-    assert credit in found["caption"] and found["caption"].replace(credit, "") == expected.caption
-    assert found["name"] == name
-    assert found["frames"] == [str(label) for label in expected.labels]
+    assert base64.b64decode(response["data"]) == expected.gif(width=320, seconds=0.4)
+    # only the name of the sample reveals the credit
+    credit = "Coffee cup (Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0), "
+    assert credit in response["caption"] and response["caption"].replace(credit, "") == expected.caption
+    assert response["name"] == name
+    assert response["frames"] == [str(label) for label in expected.labels]
 
 
 @pytest.mark.long
-def test_a_training_is_looked_at_step_by_step_with_what_was_taken_away(service):
+def test_training_video_keeps_dropped_patches(service):
     without = vitviz.Ablation(patches=[0, 17], patches_as="dropped")
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny", without=without)
-    film = videos.page_video(service, key, "tokens", {})
-    assert len(film.frames) == len(vitviz.training_snapshots("vitviz-tiny"))
-    for frame in film.frames:
+    video = videos.page_video(service, key, "tokens", {})
+    assert len(video.frames) == len(vitviz.training_snapshots("vitviz-tiny"))
+    for frame in video.frames:
         values = frame.spec.rows[0][0].values.ravel()
         assert [i for i, value in enumerate(values) if value != value] == [0, 17]
 
 
 @pytest.mark.long
-def test_the_class_that_is_explained_stays_while_a_training_is_shown(service, inspector, photo):
-    """It is the one in view as the film begins; by the untrained model it is the likeliest of nothing."""
+def test_training_video_keeps_the_explained_class(service, inspector, photo):
+    """The class is the prediction in view, not that of the untrained model."""
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     steps = [one.name for one in vitviz.training_snapshots("vitviz-tiny")]
     likeliest = service.subject(key).trace.top(1)[0][0]
     first = service.subject(service.look(service.pictures.sample("coffee"), steps[0])).trace.top(1)[0][0]
     assert first != likeliest
-    for made in (
+    for video in (
         videos.page_video(service, key, "evidence", {}),
         vitviz.animation("evidence", inspector, photo),
     ):
-        titles = {made.frames[at].spec.rows[0][0].title for at in range(len(made.frames))}
+        titles = {video.frames[at].spec.rows[0][0].title for at in range(len(video.frames))}
         assert len(titles) == 1 and likeliest in str(*titles)
     chosen = videos.page_video(service, key, "evidence", {"target": "3"})
     assert service.subject(key).trace.named(3) in str(chosen.frames[0].spec.rows[0][0].title)
 
 
-def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(service, key):
+def test_video_length_is_known_and_progress_counted(service, key):
     steps = len(vitviz.training_snapshots("vitviz-tiny"))
     assert videos.video_lengths(service, key, "rollout", {}) == {"training": steps, "layers": 8}
     assert videos.video_lengths(service, key, "rollout", {"layers": "3-5"})["layers"] == 3
-    for slow in ("trial", "experiment"):  # each of whose moments is hundreds of passes
+    for slow in ("trial", "experiment"):  # each snapshot needs hundreds of passes
         assert videos.video_lengths(service, key, slow, {})["training"]["text"] == videos.TOO_LONG
         with pytest.raises(VitvizError, match="In Python, vitviz.animation"):
             videos.page_video(service, key, slow, {})
-    told = videos.video_lengths(service, key, "distance", {})["layers"]
-    assert told["text"].startswith("{view} has no video over the layers")
+    reason = videos.video_lengths(service, key, "distance", {})["layers"]
+    assert reason["text"].startswith("{view} has no video over the layers")
     counts = []
 
     class Counted(list):
@@ -93,9 +94,9 @@ def test_how_many_frames_there_are_is_said_before_and_counted_meanwhile(service,
         service.far("no such key", "mine")
 
 
-def test_a_film_is_drawn_in_a_turn_of_what_is_dear(service, key, expected):
-    """While somebody else holds the only expensive turn, no frame is drawn; then the film comes."""
-    inside, done, found = threading.Event(), threading.Event(), []
+def test_video_is_drawn_in_an_expensive_turn(service, key, expected):
+    """No frame is drawn while another client holds the only expensive turn."""
+    inside, done, files = threading.Event(), threading.Event(), []
 
     def hold():
         with service.work.drawing(1):
@@ -103,7 +104,7 @@ def test_a_film_is_drawn_in_a_turn_of_what_is_dear(service, key, expected):
             done.wait(60)
 
     def ask():
-        found.append(
+        files.append(
             videos.encode_video(service, expected, "gif", 320, 0.4, lambda one, of: drawn.append(one))
         )
 
@@ -119,42 +120,42 @@ def test_a_film_is_drawn_in_a_turn_of_what_is_dear(service, key, expected):
     done.set()
     asker.join(60)
     holder.join(60)
-    assert drawn == list(range(1, 9)) and Image.open(io.BytesIO(found[0])).n_frames == 8
+    assert drawn == list(range(1, 9)) and Image.open(io.BytesIO(files[0])).n_frames == 8
 
 
-def test_a_full_line_refuses_a_film(service, expected):
-    most, service.work.turns._most = service.work.turns._most, 0
+def test_full_queue_rejects_a_video(service, expected):
+    limit, service.work.turns._most = service.work.turns._most, 0
     try:
         with service.work.drawing(1):
-            caught = []
+            errors = []
 
             def ask():
                 try:
                     videos.encode_video(service, expected, "gif", 320, 0.4)
                 except TooMuch as error:
-                    caught.append(error)
+                    errors.append(error)
 
             asker = threading.Thread(target=ask)
             asker.start()
             asker.join(60)
-        assert len(caught) == 1
+        assert len(errors) == 1
     finally:
-        service.work.turns._most = most
+        service.work.turns._most = limit
 
 
-def test_a_long_training_has_so_many_frames_and_no_more(service, key, monkeypatch):
+def test_training_video_is_limited_to_maximum_frames(service, key, monkeypatch):
     monkeypatch.setattr(videos, "MOST", 3)
-    film = videos.page_video(service, key, "filters", {})
+    video = videos.page_video(service, key, "filters", {})
     steps = [moment.step for moment in vitviz.training_snapshots("vitviz-tiny")]
-    said = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]
-    assert all(f"Training step {step}" in label for step, label in zip(said, film.labels, strict=True))
+    expected = [f"{steps[at]:,}" for at in (0, round((len(steps) - 1) / 2), -1)]
+    assert all(f"Training step {step}" in label for step, label in zip(expected, video.labels, strict=True))
 
 
 @pytest.mark.parametrize(
     "asked",
     [
         {"film.width": "9999"},
-        {"film.width": "1400"},  # in Python it may be
+        {"film.width": "1400"},  # valid in Python
         {"film.width": "481"},
         {"film.width": "1e2"},
         {"film.seconds": "9"},
@@ -168,34 +169,34 @@ def test_a_long_training_has_so_many_frames_and_no_more(service, key, monkeypatc
         {"fusion": "sum"},
     ],
 )
-def test_what_does_not_fit_is_refused(service, key, asked):
+def test_invalid_video_setting_is_rejected(service, key, asked):
     with pytest.raises(VitvizError):
-        videos.video_file(service, key, "rollout", "gif", {**ASKED, **asked})
+        videos.video_file(service, key, "rollout", "gif", {**LAYER_VIDEO, **asked})
 
 
 @pytest.mark.parametrize(
     "asked", [{"width": "9999"}, {"width": "481"}, {"width": "3"}, {"seconds": "9"}, {"seconds": "0"}]
 )
-def test_a_file_that_there_is_not_is_refused_before_anything_is_computed(service, key, asked, monkeypatch):
-    monkeypatch.setattr(videos, "page_video", lambda *given, **named: pytest.fail("its figures were made"))
+def test_invalid_video_setting_is_rejected_before_computing(service, key, asked, monkeypatch):
+    monkeypatch.setattr(videos, "page_video", lambda *given, **named: pytest.fail("figures were computed"))
     with pytest.raises(VitvizError, match="expected|no whole number"):
         videos.video_file(
             service, key, "rollout", "gif", {f"film.{name}": one for name, one in asked.items()}
         )
-    monkeypatch.setattr(service, "look", lambda *given, **named: pytest.fail("the picture was looked at"))
+    monkeypatch.setattr(service, "look", lambda *given, **named: pytest.fail("the image was analysed"))
     with pytest.raises(VitvizError, match="expected|no whole number"):
         Endpoints(service).film("coffee", **{name: int(one) for name, one in asked.items()})
 
 
-def test_other_formats_views_and_keys_have_no_film(service, key):
+def test_unknown_format_view_or_key_raises(service, key):
     for wrong in (("no such key", "rollout", "gif"), (key, "cls", "gif"), (key, "rollout", "avi")):
         with pytest.raises(Unknown):
-            videos.video_file(service, *wrong, ASKED)
+            videos.video_file(service, *wrong, LAYER_VIDEO)
     with pytest.raises(VitvizError, match="no figure for print"):
         videos.video_file(service, key, "tour", "gif", {})
 
 
-def test_an_average_over_a_set_has_none(service, key, tmp_path):
+def test_average_over_image_set_has_no_video(service, key, tmp_path):
     vitviz.sample_image("rocket").save(path := tmp_path / "rocket.png")
     survey, _ = list(service.sets.surveying(key, [str(path)]))[-1]
     with pytest.raises(Unknown, match="one image"):

@@ -1,4 +1,4 @@
-"""What is read out of a stranger's zip: as Python's own zipfile reads it, and never more than it may be."""
+"""The zip reader for untrusted files equals Python's zipfile and respects size limits."""
 
 import io
 import random
@@ -18,7 +18,7 @@ def files(data: bytes, wanted: dict[str, int]) -> dict[str, bytes]:
     return zips.read_files(io.BytesIO(data), wanted)
 
 
-def made(*inside: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
+def make_zip(*inside: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", method) as archive:
         archive.comment = comment
@@ -27,23 +27,27 @@ def made(*inside: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment
     return held.getvalue()
 
 
-USUAL = (("a/b.npz", b"0" * 999), ("settings.json", b'{"a": 1}' * 9), ("upload.jpg", bytes(range(256)) * 300))
+CONTENT = (
+    ("a/b.npz", b"0" * 999),
+    ("settings.json", b'{"a": 1}' * 9),
+    ("upload.jpg", bytes(range(256)) * 300),
+)
 
 
-def changed(data: bytes, at: int, form: str, value: int) -> bytes:
+def patch_bytes(data: bytes, at: int, form: str, value: int) -> bytes:
     return data[:at] + struct.pack(form, value) + data[at + struct.calcsize(form) :]
 
 
 def entry_of(data: bytes, name: str) -> int:
-    """Where the directory speaks of a file."""
+    """Return the offset of a file's entry in the central directory."""
     return data.rindex(name.encode()) - 46
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("comment", [b"", b"PK\x05\x06 or not", b"x" * 65_535])
-def test_it_is_what_pythons_zipfile_reads(method, comment):
-    data = made(*USUAL, ("second/settings.json", b"another"), method=method, comment=comment)
-    if b"PK" in comment:  # a sign of the end behind the end: which is meant cannot be known
+def test_contents_match_python_zipfile(method, comment):
+    data = make_zip(*CONTENT, ("second/settings.json", b"another"), method=method, comment=comment)
+    if b"PK" in comment:  # an ambiguous end-of-directory signature
         with pytest.raises(NoZip, match="damaged"):
             files(data, WANTED)
         return
@@ -52,15 +56,15 @@ def test_it_is_what_pythons_zipfile_reads(method, comment):
     assert files(data, {"second/settings.json": 7, "nothing": 9}) == {"second/settings.json": b"another"}
 
 
-def test_a_file_on_the_disk_is_read_as_well(tmp_path):
-    (tmp_path / "a.zip").write_bytes(made(*USUAL))
+def test_file_on_disk_is_read(tmp_path):
+    (tmp_path / "a.zip").write_bytes(make_zip(*CONTENT))
     with (tmp_path / "a.zip").open("rb") as file:
-        assert zips.read_files(file, WANTED) == files(made(*USUAL), WANTED)
+        assert zips.read_files(file, WANTED) == files(make_zip(*CONTENT), WANTED)
 
 
-def test_no_more_than_is_wanted_is_inflated_whatever_a_zip_says_of_itself():
-    bomb = made(("settings.json", bytes(300 * 2**20)))
-    small = changed(bomb, entry_of(bomb, "settings.json") + 24, "<L", 900)  # 900 bytes, it says
+def test_zip_bomb_is_rejected_within_memory_limit():
+    bomb = make_zip(("settings.json", bytes(300 * 2**20)))
+    small = patch_bytes(bomb, entry_of(bomb, "settings.json") + 24, "<L", 900)  # claims 900 bytes
     tracemalloc.start()
     with pytest.raises(NoZip, match="larger than 0 KB"):
         files(bomb, WANTED)
@@ -68,10 +72,10 @@ def test_no_more_than_is_wanted_is_inflated_whatever_a_zip_says_of_itself():
         files(small, WANTED)
     assert tracemalloc.get_traced_memory()[1] < 3_000_000
     tracemalloc.stop()
-    assert files(bomb, {"other": 1}) == {}, "and nothing at all of what is not wanted"
+    assert files(bomb, {"other": 1}) == {}, "an unrequested file was read"
 
 
-def test_of_many_entries_none_is_kept():
+def test_many_entries_are_rejected_within_memory_limit():
     one = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", *[0] * 16)
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 65_535, 65_535, 65_535 * len(one), 0, 0)
     tracemalloc.start()
@@ -89,38 +93,38 @@ def test_of_many_entries_none_is_kept():
         (8, "<H", 1),  # encrypted
         (10, "<H", 12),  # bzip2
         (16, "<L", 0),  # another checksum
-        (20, "<L", 3),  # breaks off
+        (20, "<L", 3),  # truncated
         (20, "<L", 2**32 - 1),
-        (24, "<L", 5),  # is longer than it says
-        (42, "<L", 7),  # lies elsewhere
+        (24, "<L", 5),  # longer than declared
+        (42, "<L", 7),  # wrong offset
         (42, "<L", 2**32 - 1),
         (0, "<L", 0),  # no entry
         (28, "<H", 65_535),  # a name beyond the end
     ],
 )
-def test_what_does_not_fit_together_is_refused(at, form, value):
-    data = made(*USUAL)
+def test_inconsistent_zip_is_rejected(at, form, value):
+    data = make_zip(*CONTENT)
     with pytest.raises(NoZip):
-        files(changed(data, entry_of(data, "settings.json") + at, form, value), WANTED)
+        files(patch_bytes(data, entry_of(data, "settings.json") + at, form, value), WANTED)
 
 
-def test_a_name_counts_only_letter_by_letter_and_only_once():
+def test_names_must_match_exactly_and_be_unique():
     paths = ("../settings.json", "/settings.json", "./settings.json", "a/settings.json", "SETTINGS.JSON")
-    assert files(made(*[(path, b"x") for path in paths]), WANTED) == {}
+    assert files(make_zip(*[(path, b"x") for path in paths]), WANTED) == {}
     with pytest.warns(UserWarning, match="Duplicate"):
-        twice = made(("settings.json", b"one"), ("settings.json", b"two"))
+        duplicate = make_zip(("settings.json", b"one"), ("settings.json", b"two"))
     with pytest.raises(NoZip):
-        files(twice, WANTED)
+        files(duplicate, WANTED)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"\xff\xd8\xff\xe0", b"PK\x05\x06", b"Dear diary" * 9_999])
-def test_what_is_no_zip_is_a_sentence(data):
+def test_non_zip_data_is_rejected_with_message(data):
     with pytest.raises(NoZip, match="damaged or of an unsupported kind"):
         files(data, WANTED)
 
 
-def test_a_damaged_zip_is_read_right_or_refused():
-    data, rng = made(*USUAL), random.Random(0)
+def test_damaged_zip_is_read_correctly_or_rejected():
+    data, rng = make_zip(*CONTENT), random.Random(0)
     right, outcomes = files(data, WANTED), set()
     for cut in range(0, len(data), 7):
         with pytest.raises(NoZip):

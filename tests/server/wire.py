@@ -1,4 +1,4 @@
-"""Questions to a server as they are written, and a weights folder that leads out of itself."""
+"""Unnormalised HTTP requests, and a weights folder with symlinks that lead out of it."""
 
 import http.client
 import json
@@ -13,8 +13,8 @@ SECRET = "what lies beside the weights"
 WEIGHTS = ("config.json", "model.safetensors")
 
 
-def linked(weights: Path, outside: Path) -> tuple[Path, Path]:
-    """A weights folder with links that lead out of it, and what they lead to."""
+def folder_with_symlinks(weights: Path, outside: Path) -> tuple[Path, Path]:
+    """Create a weights folder with symlinks that lead out of it. Return it and the folder outside."""
     for folder in (weights / "vitviz-tiny", weights / "half", weights / "other half", outside / "theirs"):
         folder.mkdir()
         for name in WEIGHTS:
@@ -30,22 +30,22 @@ def linked(weights: Path, outside: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def wire(url: str) -> Iterator[Callable[[str], tuple[int, str, bytes]]]:
-    """Asks for a path as it is: an HTTP library would tidy it up first."""
-    line = http.client.HTTPConnection(urlparse(url).netloc, timeout=30)
+def raw_client(url: str) -> Iterator[Callable[[str], tuple[int, str, bytes]]]:
+    """Return a function that requests a path verbatim. An HTTP library would normalise the path."""
+    connection = http.client.HTTPConnection(urlparse(url).netloc, timeout=30)
 
     def get(path: str):
-        line.putrequest("GET", quote(path, safe="/%?=&.:;,+-_~"), skip_accept_encoding=True)
-        line.endheaders()
-        response = line.getresponse()
+        connection.putrequest("GET", quote(path, safe="/%?=&.:;,+-_~"), skip_accept_encoding=True)
+        connection.endheaders()
+        response = connection.getresponse()
         return response.status, response.getheader("content-type") or "", response.read()
 
     yield get
-    line.close()
+    connection.close()
 
 
-def refused(answer, path: str) -> None:
+def expect_rejected(answer, path: str) -> None:
     status, kind, body = answer
     assert 400 <= status < 500, f"{status} for {path[:120]}"
-    said = json.loads(body)["detail"] if "json" in kind else body.decode()
-    assert len(said) <= 500 and SECRET not in said and "root:" not in said, path
+    detail = json.loads(body)["detail"] if "json" in kind else body.decode()
+    assert len(detail) <= 500 and SECRET not in detail and "root:" not in detail, path

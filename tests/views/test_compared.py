@@ -233,7 +233,7 @@ def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
 def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(service, keys, tmp_path, monkeypatch):
     from PIL import Image
 
-    from tests.server.conftest import sent
+    from tests.server.conftest import event_data
     from vitviz.server.page.over_a_set import ImageSetPanel
     from vitviz.server.security import uploads
 
@@ -244,7 +244,7 @@ def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(service, keys, t
         pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(paths[-1])
     state, over = {"key": keys[0], "set": service.sets.give(paths)}, ImageSetPanel(service)
-    told = [page[-1]["done"] for page in over.survey(state, sent(view=VIEW.slug))]
+    told = [page[-1]["done"] for page in over.survey(state, event_data(view=VIEW.slug))]
     count = len(service.checkpoints.film("vitviz-tiny")["frames"])
     steps = [[VIEW.slug, step, count, "steps"] for step in range(1, count + 1)]
     assert told == [[VIEW.slug, 4, 4, ""], *steps]
