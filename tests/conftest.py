@@ -192,7 +192,7 @@ def small_weights(tmp_path_factory):
     """
     import torch
 
-    from tests.engine.small import SMALL, save_model, small_vit
+    from tests.engine.small_models import SMALL, save_model, small_vit
 
     folder = tmp_path_factory.mktemp("small-weights")
     (folder / "small").mkdir()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.accounts import small_model
-from tests.engine.looking import inspect, noise
+from tests.engine.constructions import small_model
+from tests.engine.random_inspectors import inspect, noise
 from vitviz import Grid
 from vitviz.analyses import skip_ratios
 from vitviz.analyses.example import example_trace

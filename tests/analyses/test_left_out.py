@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 import vitviz
 from tests.engine.forward.ablation_oracle import inspector_of
-from tests.engine.looking import noise
+from tests.engine.random_inspectors import noise
 from vitviz import Ablation, analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError

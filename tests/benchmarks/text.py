@@ -133,7 +133,7 @@ def cost(runs: int) -> dict[str, float]:
     """Medians of process time, as shares of a plain forward's."""
     import timm
 
-    from tests.engine.looking import inspect, noise
+    from tests.engine.random_inspectors import inspect, noise
 
     model = timm.create_model("vit_base_patch16_clip_224", pretrained=False).eval()
     inspector, rng = inspect(model), torch.Generator().manual_seed(0)

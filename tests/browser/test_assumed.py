@@ -15,7 +15,7 @@ from tests.browser.conftest import (
     pick_checkpoint,
 )
 from tests.browser.held import HeldRequests
-from tests.engine.small import save_model, small_vit
+from tests.engine.small_models import save_model, small_vit
 from tests.shared import shared_file
 
 NOT_ASSUMED = "^(?!.*assumed)"

@@ -9,7 +9,7 @@ import plotly.io
 import pytest
 
 import vitviz
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.random_inspectors import inspect, noise, perturbed
 from tests.tiers import sweep
 from vitviz.charts.chart import (
     Chart,

@@ -11,7 +11,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from tests.browser.conftest import copy_checkpoint
-from tests.engine.small import perturbed
+from tests.engine.small_models import perturbed
 
 WORDS = ["<pad>", "<unk>", "a", "photo", "of", "cat", "dog", "the"]
 TIMM = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "crop_pct": 1.0}

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
 
 from tests.engine import contrastive
-from tests.engine.small import perturbed
+from tests.engine.small_models import perturbed
 
 SIDE = {"image_size": 32, "patch_size": 8}
 VISION = {

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from tests.engine.accounts import pixels_for, small_model, trace_and_readout
+from tests.engine.constructions import pixels_for, small_model, trace_and_readout
 from vitviz.analyses.logit_attribution import logit_terms
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.saliency_inputs import SaliencyInputs

@@ -14,8 +14,8 @@ from PIL import Image
 from torch import nn
 
 import vitviz
-from tests.engine.models.own import Lists
-from tests.engine.small import perturbed
+from tests.engine.models.explicit_attention import Lists
+from tests.engine.small_models import perturbed
 from vitviz.errors import AssumedWarning, CheckpointError, ImageError, UnsupportedModel, VitvizError
 from vitviz.export.figure import upright_upload
 from vitviz.views import VIEWS, Needs, ViewContext

@@ -9,8 +9,8 @@ import timm
 import torch
 
 import vitviz
-from tests.engine.models.theirs import CustomViT, SeparateMatrices
-from tests.engine.small import perturbed, save_model
+from tests.engine.models.custom_vits import CustomViT, SeparateMatrices
+from tests.engine.small_models import perturbed, save_model
 from vitviz.engine.defaults import in_float32
 from vitviz.views import VIEWS, ViewContext
 

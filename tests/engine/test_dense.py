@@ -8,7 +8,7 @@ import torch
 
 import vitviz
 from tests.engine import contrastive, contrastive_hf
-from tests.engine.accounts import CONSTRUCTIONS, QUICK
+from tests.engine.constructions import CONSTRUCTIONS, QUICK
 from tests.engine.saliency_oracle import small_saliency_inputs
 from tests.tiers import sweep
 from vitviz.analyses.protocol import DENSE

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timm.layers import LayerNorm, RmsNorm
 
-from tests.engine.accounts import (
+from tests.engine.constructions import (
     CONSTRUCTIONS,
     QUICK,
     batch_and_readout,
@@ -16,7 +16,7 @@ from tests.engine.accounts import (
     small_model,
     trace_and_readout,
 )
-from tests.engine.held import FrozenStatistics
+from tests.engine.frozen_statistics import FrozenStatistics
 from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.analyses.logit_account import largest_gap

@@ -8,9 +8,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import vitviz
-from tests.engine.accounts import TINY, pixels_for, small_model, trace_and_readout
-from tests.engine.looking import inspect, noise
-from tests.engine.small import perturbed
+from tests.engine.constructions import TINY, pixels_for, small_model, trace_and_readout
+from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import perturbed
 from vitviz import analyses
 from vitviz.engine import readout_stages
 from vitviz.errors import UnsupportedModel, VitvizError

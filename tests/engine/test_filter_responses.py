@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import vitviz
-from tests.engine.looking import inspect, noise
-from tests.engine.small import small_vit
+from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import small_vit
 from tests.shared import shared_file
 from vitviz.errors import UnsupportedModel
 from vitviz.server.options import ServiceSettings

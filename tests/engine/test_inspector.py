@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.random_inspectors import inspect, noise, perturbed
 from vitviz.engine import memory
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare

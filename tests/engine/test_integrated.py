@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import small_model
+from tests.engine.constructions import small_model
 from tests.engine.saliency_oracle import small_saliency_inputs
 from vitviz.analyses.saliency import linear, saliency_map
 from vitviz.analyses.saliency.linear import integrated_gradients

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for, small_model, trace_and_readout
-from tests.engine.looking import inspect, noise
+from tests.engine.constructions import CONSTRUCTIONS, QUICK, pixels_for, small_model, trace_and_readout
+from tests.engine.random_inspectors import inspect, noise
 from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.engine.studies import attribution

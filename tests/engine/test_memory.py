@@ -9,7 +9,7 @@ import pytest
 import timm
 import torch
 
-from tests.engine.small import save_model, small_vit
+from tests.engine.small_models import save_model, small_vit
 from vitviz.engine import memory
 from vitviz.engine.adapters import load as loading
 from vitviz.engine.hub import downloads

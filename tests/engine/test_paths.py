@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import pixels_for, small_model, trace_and_readout
+from tests.engine.constructions import pixels_for, small_model, trace_and_readout
 from vitviz import analyses
 from vitviz.analyses.logit_account import attribution_of, directions
 from vitviz.analyses.paths import largest_paths

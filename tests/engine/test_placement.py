@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.pretend import OnDevice, copies, fake_gpu
+from tests.engine.fake_gpu import OnDevice, copies, fake_gpu
 from tests.tiers import sweep
 from vitviz import Ablation, analyses
 from vitviz.analyses import sufficient_edges

@@ -12,8 +12,8 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
-from tests.engine.looking import inspect, noise, perturbed
-from tests.engine.small import SMALL, small_vit
+from tests.engine.random_inspectors import inspect, noise, perturbed
+from tests.engine.small_models import SMALL, small_vit
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout, rollout_row
 from vitviz.engine import readouts

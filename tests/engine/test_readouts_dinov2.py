@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers as hf
 
-from tests.engine.looking import noise
+from tests.engine.random_inspectors import noise
 from vitviz.analyses.query import query_weights
 from vitviz.analyses.rollout import rollout
 from vitviz.engine.adapters.load import load

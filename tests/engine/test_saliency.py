@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, small_model
+from tests.engine.constructions import CONSTRUCTIONS, QUICK, small_model
 from tests.engine.saliency_oracle import small_saliency_inputs
 from tests.tiers import sweep
 from vitviz.analyses.saliency import METHODS, saliency_map

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import pixels_for
-from tests.engine.helpers import WEIGHTS, terms_and_stream
+from tests.engine.constructions import pixels_for
+from tests.engine.upstream_cases import WEIGHTS, terms_and_stream
 from tests.shared import shared_file
 from vitviz.analyses import sufficient_edges
 from vitviz.analyses.logit_account import attribution_of

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 
 import vitviz
 from tests.engine import contrastive
-from tests.engine.looking import inspect, noise
-from tests.engine.small import perturbed
+from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import perturbed
 from vitviz import analyses
 from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.studies import attribution

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch.overrides import TorchFunctionMode
 
 import vitviz
-from tests.engine.accounts import CONSTRUCTIONS, QUICK, pixels_for
-from tests.engine.helpers import MORE, WEIGHTS, terms_and_stream
+from tests.engine.constructions import CONSTRUCTIONS, QUICK, pixels_for
+from tests.engine.upstream_cases import MORE, WEIGHTS, terms_and_stream
 from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.analyses.effects import SIDES

@@ -175,7 +175,7 @@ def test_the_label_stands_in_its_frame_in_the_films_language(inspector, photo):
 
 
 def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
-    from tests.engine.small import save_model, small_vit
+    from tests.engine.small_models import save_model, small_vit
 
     alone = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
     with pytest.raises(VitvizError, match="mine.safetensors.* has no film of its training"):

@@ -177,7 +177,7 @@ def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
 
 
 def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(inspector, traced, tmp_path):
-    from tests.engine.small import save_model, small_vit
+    from tests.engine.small_models import save_model, small_vit
 
     other = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=2, device="cpu")
     matrix, chart = panels(vitviz.figure("compared", inspector, second=other, against="beside", detail=True))
@@ -192,8 +192,8 @@ def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(in
 
 
 def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
-    from tests.engine.accounts import small_model
-    from tests.engine.looking import inspect
+    from tests.engine.constructions import small_model
+    from tests.engine.random_inspectors import inspect
 
     gated = inspect(small_model("gated, averaged").float())
     figure = vitviz.figure("compared", gated, detail=True, curve="mlp")

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.random_inspectors import inspect, noise, perturbed
 from tests.export.reading import middles, picture, texts, values
 from tests.tiers import sweep
 from vitviz.charts.chart import Chart
@@ -289,7 +289,7 @@ def test_what_has_no_number_is_never_written_as_one(inspector, photo, view, fast
 
 
 def test_the_caption_says_what_was_assumed_and_names_tokens(photo, tmp_path):
-    from tests.engine.small import save_model, small_vit
+    from tests.engine.small_models import save_model, small_vit
 
     inspector = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
     figure = vitviz.figure("tokens", inspector, inspector.trace(photo), show="similarity", token="6")

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from tests.engine.small import save_model, small_vit
+from tests.engine.small_models import save_model, small_vit
 from tests.shared import shared_file
 from vitviz.errors import CheckpointError, VitvizError
 from vitviz.server.api import lessons, links

@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from tests.engine.small import SMALL, save_model, small_vit
+from tests.engine.small_models import SMALL, save_model, small_vit
 from vitviz.errors import WrongSetting
 from vitviz.server.api import lessons
 from vitviz.server.api.endpoints import Endpoints

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.small import save_model, small_vit
+from tests.engine.small_models import save_model, small_vit
 from tests.server.fork import start_forking_process
 from vitviz.errors import VitvizError
 from vitviz.server import zerogpu

@@ -38,7 +38,7 @@ def test_errors_keep_type_and_message_after_pickling(kind):
     ],
 )
 def test_inspector_of_each_family_survives_pickling(name):
-    from tests.engine.looking import inspect, noise, perturbed
+    from tests.engine.random_inspectors import inspect, noise, perturbed
 
     inspector = inspect(perturbed(name, depth=1), name)
     inspector.forward.elsewhere = lambda *args: None  # bound to the process; a lambda cannot be pickled

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.looking import inspect, noise
-from tests.engine.pretend import copies, fake_gpu, launches
-from tests.engine.small import small_vit
+from tests.engine.fake_gpu import copies, fake_gpu, launches
+from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import small_vit
 from tests.tiers import sweep
 from vitviz import Ablation, analyses
 from vitviz.analyses import streaming

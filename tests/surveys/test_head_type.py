@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.engine.small import small_vit
+from tests.engine.small_models import small_vit
 from tests.surveys.conftest import noise
 from vitviz.analyses.faithfulness.ranking import ranking_rows, ranking_rows_all_scores
 from vitviz.errors import VitvizError

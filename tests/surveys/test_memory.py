@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.looking import noise
-from tests.engine.pretend import fake_gpu
+from tests.engine.fake_gpu import fake_gpu
+from tests.engine.random_inspectors import noise
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.runner import ForwardRunner, all_finite

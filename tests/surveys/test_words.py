@@ -10,7 +10,7 @@ import torch
 
 import vitviz
 from tests.engine import test_text
-from tests.engine.looking import inspect, noise
+from tests.engine.random_inspectors import inspect, noise
 from vitviz import analyses
 from vitviz.analyses.words import LISTS, Spread, explain_head, random_squares
 from vitviz.errors import VitvizError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engine.looking import inspect, noise
-from tests.engine.small import small_vit
+from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import small_vit
 from vitviz.traces import progress
 
 

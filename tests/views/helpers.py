@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.engine.looking import inspect, noise
+from tests.engine.random_inspectors import inspect, noise
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector

@@ -171,8 +171,8 @@ def test_what_is_not_there_is_said(service, keys):
 
 
 def test_a_model_without_a_class_token(tmp_path):
-    from tests.engine.accounts import small_model
-    from tests.engine.looking import inspect, noise
+    from tests.engine.constructions import small_model
+    from tests.engine.random_inspectors import inspect, noise
     from vitviz.surveys import LAYERS, surveying
     from vitviz.views import ViewContext
 

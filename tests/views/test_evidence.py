@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.accounts import small_model
-from tests.engine.looking import inspect, noise
+from tests.engine.constructions import small_model
+from tests.engine.random_inspectors import inspect, noise
 from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import WrongSetting
 from vitviz.traces.runs import Ablation

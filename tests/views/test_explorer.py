@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.engine.accounts import small_model
-from tests.engine.looking import inspect, noise
+from tests.engine.constructions import small_model
+from tests.engine.random_inspectors import inspect, noise
 from vitviz.views import ViewContext
 from vitviz.views.explorer import AttentionView, opening_head, score
 

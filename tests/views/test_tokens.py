@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.small import small_vit
+from tests.engine.small_models import small_vit
 from tests.shared import shared_file
 from tests.views.helpers import of_model
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting

@@ -121,7 +121,7 @@ def test_what_is_not_there_to_share_with_is_said(service, keys, tmp_path):
 
 
 def test_another_width_has_no_basis_in_common(service, keys, tmp_path):
-    from tests.engine.small import small_vit
+    from tests.engine.small_models import small_vit
     from tests.views.helpers import of_model
     from vitviz.views import ViewContext
 

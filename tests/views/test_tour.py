@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.looking import noise, perturbed
-from tests.engine.small import small_vit
+from tests.engine.random_inspectors import noise, perturbed
+from tests.engine.small_models import small_vit
 from tests.views.helpers import TOUR, item, spoken, subject, unpacked
 from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engine.looking import perturbed
-from tests.engine.small import small_vit
+from tests.engine.random_inspectors import perturbed
+from tests.engine.small_models import small_vit
 from tests.views.helpers import NAMES, TOUR, subject
 
 

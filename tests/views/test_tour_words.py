@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 
-from tests.engine.looking import perturbed
-from tests.engine.small import SMALL, small_vit
+from tests.engine.random_inspectors import perturbed
+from tests.engine.small_models import SMALL, small_vit
 from tests.views.helpers import TOUR, spoken, subject, unpacked
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.views.tour.steps import tour_texts

@@ -8,8 +8,8 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 
-from tests.engine.accounts import CONSTRUCTIONS, small_model
-from tests.engine.looking import inspect, noise
+from tests.engine.constructions import CONSTRUCTIONS, small_model
+from tests.engine.random_inspectors import inspect, noise
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.engine.accounts import small_model
+from tests.engine.constructions import small_model
 from tests.engine.forward.ablation_oracle import inspector_of, pixels_of, replaced_attention
-from tests.engine.looking import inspect, noise
+from tests.engine.random_inspectors import inspect, noise
 from vitviz import Ablation
 from vitviz.engine.forward.patch_removal import PatchRemoval
 from vitviz.traces.trace import sequence_places

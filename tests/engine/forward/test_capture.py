@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from einops import rearrange
 
 import vitviz
-from tests.engine.forward.helpers import ARCHITECTURES, QUICK
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.forward.cases import ARCHITECTURES, QUICK
+from tests.engine.random_inspectors import inspect, noise, perturbed
 from tests.tiers import sweep
 from vitviz.analyses.query import query_weights
 from vitviz.engine.checkpoint import Checkpoint, Loaded

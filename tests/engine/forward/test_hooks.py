@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.random_inspectors import inspect, noise, perturbed
 
 OTHER_SIZE = (96, 96)
 

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 import vitviz
-from tests.engine.accounts import QUICK
+from tests.engine.constructions import QUICK
 from tests.engine.forward.ablation_oracle import (
     FAMILIES,
     head_and_mlp_outputs,
@@ -18,8 +18,8 @@ from tests.engine.forward.ablation_oracle import (
     logits_of_positions,
     pixels_of,
 )
-from tests.engine.forward.helpers import HEADS, MLPS, TOLERANCES
-from tests.engine.looking import noise
+from tests.engine.forward.cases import HEADS, MLPS, TOLERANCES
+from tests.engine.random_inspectors import noise
 from tests.tiers import sweep
 from vitviz import Ablation
 from vitviz.engine.studies.perturbation import PerturbedLogits

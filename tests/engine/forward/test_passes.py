@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.random_inspectors import inspect, noise, perturbed
 from vitviz.engine.forward import copies
 from vitviz.engine.forward.hooks import HookHandle
 from vitviz.errors import Stopped

@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 import vitviz
-from tests.engine.looking import inspect, noise
-from tests.engine.models.transformers_classes import transformers_models
-from tests.engine.models.transformers_kin import BIASES, beit, dinov3, mae
-from tests.engine.small import perturbed, small_vit
+from tests.engine.models.transformers_configs import BIASES, beit, dinov3, mae
+from tests.engine.models.transformers_models import transformers_models
+from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import perturbed, small_vit
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError, UnsupportedModel
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.forward.helpers import ARCHITECTURES, QUICK
-from tests.engine.looking import noise, perturbed
+from tests.engine.forward.cases import ARCHITECTURES, QUICK
+from tests.engine.random_inspectors import noise, perturbed
 from tests.tiers import sweep
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.device import exact_float32

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.looking import inspect, noise, perturbed
-from tests.engine.small import small_vit
+from tests.engine.random_inspectors import inspect, noise, perturbed
+from tests.engine.small_models import small_vit
 from vitviz.engine.forward import shuffling
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import vitviz
 from tests.engine.forward.ablation_oracle import inspector_of
-from tests.engine.looking import noise
+from tests.engine.random_inspectors import noise
 from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz import Ablation, analyses

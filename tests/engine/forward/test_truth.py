@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.engine.looking import inspect, noise, perturbed
+from tests.engine.random_inspectors import inspect, noise, perturbed
 from vitviz.engine.forward import capture, tracing
 from vitviz.engine.forward.recording import sampled_queries
 from vitviz.errors import UnsupportedModel

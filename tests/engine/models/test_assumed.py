@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import vitviz
-from tests.engine.models.theirs import CustomViT, SeparateMatrices
-from tests.engine.small import perturbed, save_model, small_vit
+from tests.engine.models.custom_vits import CustomViT, SeparateMatrices
+from tests.engine.small_models import perturbed, save_model, small_vit
 from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.engine import choices

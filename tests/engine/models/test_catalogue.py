@@ -10,7 +10,12 @@ import pytest
 import timm
 import torch
 
-from tests.engine.models.dropped import local_checkpoints, mixed_weights_folder, save_checkpoint, save_tensors
+from tests.engine.models.weights_folder import (
+    local_checkpoints,
+    mixed_weights_folder,
+    save_checkpoint,
+    save_tensors,
+)
 from vitviz.engine.formats import families
 from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint, weights_folder
 from vitviz.engine.hub.snapshots import snapshot_checkpoint, snapshot_files

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.models.dropped import CONFIG, local_checkpoints, mixed_weights_folder, save_checkpoint
+from tests.engine.models.weights_folder import (
+    CONFIG,
+    local_checkpoints,
+    mixed_weights_folder,
+    save_checkpoint,
+)
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import checkpoints, find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError

@@ -5,7 +5,7 @@ import pytest
 import timm
 import torch
 
-from tests.engine.small import SMALL, assert_same_logits
+from tests.engine.small_models import SMALL, assert_same_logits
 from tests.tiers import sweep
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats import google

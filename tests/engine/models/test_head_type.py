@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import vitviz
-from tests.engine.small import SMALL, perturbed, save_model, small_vit
+from tests.engine.small_models import SMALL, perturbed, save_model, small_vit
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
 from vitviz.errors import AssumedWarning, CheckpointError, VitvizError

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import vitviz
-from tests.engine.models.transformers_classes import SIZES, hf, transformers_models
-from tests.engine.small import SMALL, perturbed, save_model, small_vit
+from tests.engine.models.transformers_models import SIZES, hf, transformers_models
+from tests.engine.small_models import SMALL, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError, UnsupportedModel

@@ -5,9 +5,9 @@ rejected.
 import pytest
 import torch
 
-from tests.engine.looking import noise
-from tests.engine.models.transformers_kin import BIASES, beit, dinov3, hf, mae
-from tests.engine.small import perturbed
+from tests.engine.models.transformers_configs import BIASES, beit, dinov3, hf, mae
+from tests.engine.random_inspectors import noise
+from tests.engine.small_models import perturbed
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.engine.inspector import Inspector

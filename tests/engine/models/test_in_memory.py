@@ -8,8 +8,8 @@ import transformers
 from torch import nn
 
 import vitviz
-from tests.engine.models.theirs import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
-from tests.engine.small import perturbed, small_vit
+from tests.engine.models.custom_vits import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
+from tests.engine.small_models import perturbed, small_vit
 from tests.shared import shared_file
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import to_toml

@@ -7,7 +7,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.small import assert_same_logits, save_model, small_vit
+from tests.engine.small_models import assert_same_logits, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError

@@ -9,8 +9,8 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.looking import noise
-from tests.engine.small import SMALL, assert_same_logits, perturbed, save_model, small_vit
+from tests.engine.random_inspectors import noise
+from tests.engine.small_models import SMALL, assert_same_logits, perturbed, save_model, small_vit
 from tests.shared import shared_file
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint

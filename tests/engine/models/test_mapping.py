@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 import vitviz
-from tests.engine.models.theirs import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
-from tests.engine.small import perturbed, small_vit
+from tests.engine.models.custom_vits import CustomViT, SeparateHeads, SeparateMatrices, TorchAttention
+from tests.engine.small_models import perturbed, small_vit
 from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import NameMap, mapping_file, parse_mapping, to_toml
 from vitviz.errors import CheckpointError

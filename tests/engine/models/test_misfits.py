@@ -4,7 +4,7 @@ import pytest
 import timm
 import torch
 
-from tests.engine.small import assert_same_logits, perturbed, save_model, small_vit
+from tests.engine.small_models import assert_same_logits, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError

@@ -6,8 +6,8 @@ import pytest
 import timm
 import torch
 
-from tests.engine.looking import inspect, noise, perturbed
-from tests.engine.small import assert_same_logits, save_model
+from tests.engine.random_inspectors import inspect, noise, perturbed
+from tests.engine.small_models import assert_same_logits, save_model
 from tests.tiers import sweep
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.naflex import to_plain_vit

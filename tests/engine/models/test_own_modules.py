@@ -10,8 +10,8 @@ import transformers
 from torch import nn
 
 import vitviz
-from tests.engine.models.own import Gated, Lists, Simple, Torch
-from tests.engine.small import perturbed
+from tests.engine.models.explicit_attention import Gated, Lists, Simple, Torch
+from tests.engine.small_models import perturbed
 from vitviz.errors import UnsupportedModel, VitvizError
 
 OPTIONS = {"mean": 0.5, "std": 0.5, "device": "cpu", "size": 32}

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 import vitviz
-from tests.engine.looking import SHAPES, noise_image
-from tests.engine.small import perturbed
+from tests.engine.random_inspectors import SHAPES, noise_image
+from tests.engine.small_models import perturbed
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.processors import data_config
 from vitviz.engine.hub.catalogue import find_checkpoint

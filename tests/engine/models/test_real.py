@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.small import save_model, small_vit
+from tests.engine.small_models import save_model, small_vit
 from vitviz.engine.adapters.load import load, require_real
 from vitviz.engine.hub.catalogue import find_checkpoint
 from vitviz.errors import CheckpointError

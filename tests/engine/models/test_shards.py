@@ -10,7 +10,7 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
-from tests.engine.small import assert_same_logits, perturbed, save_model, small_vit
+from tests.engine.small_models import assert_same_logits, perturbed, save_model, small_vit
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats.folder import shards
 from vitviz.engine.formats.weights import bytes_held, read_shapes

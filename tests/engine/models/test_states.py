@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 import vitviz
-from tests.engine.models.theirs import CustomViT
-from tests.engine.small import perturbed, small_vit
+from tests.engine.models.custom_vits import CustomViT
+from tests.engine.small_models import perturbed, small_vit
 from vitviz.errors import UnsupportedModel, VitvizError
 
 HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}

@@ -8,8 +8,8 @@ import torch
 from timm.data import create_transform, resolve_model_data_config
 
 import vitviz
-from tests.engine.looking import SHAPES, noise_image
-from tests.engine.small import SMALL, save_model, small_vit
+from tests.engine.random_inspectors import SHAPES, noise_image
+from tests.engine.small_models import SMALL, save_model, small_vit
 from vitviz.engine.inspector import Inspector
 from vitviz.errors import CheckpointError
 

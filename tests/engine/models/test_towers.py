@@ -4,8 +4,8 @@ import pytest
 import timm
 import torch
 
-from tests.engine.looking import noise
-from tests.engine.small import perturbed
+from tests.engine.random_inspectors import noise
+from tests.engine.small_models import perturbed
 from vitviz.engine.adapters.load import load
 from vitviz.engine.formats import dino
 from vitviz.engine.hub.catalogue import find_checkpoint

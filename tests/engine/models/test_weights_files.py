@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import vitviz
-from tests.engine.small import assert_same_logits, save_model, small_vit
+from tests.engine.small_models import assert_same_logits, save_model, small_vit
 from vitviz.engine import choices
 from vitviz.engine.adapters import sidecar_config
 from vitviz.engine.adapters.load import load

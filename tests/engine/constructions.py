@@ -12,7 +12,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva, EvaAttention
 from timm.models.vision_transformer import ParallelScalingBlock, ResPostBlock, VisionTransformer
 
-from tests.engine.small import perturbed
+from tests.engine.small_models import perturbed
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.engine import readouts
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.accounts import CONSTRUCTIONS, eva, pixels_for, small_model, trace_and_readout, vit
+from tests.engine.constructions import CONSTRUCTIONS, eva, pixels_for, small_model, trace_and_readout, vit
 from vitviz import analyses
 from vitviz.analyses.logit_account import directions
 from vitviz.analyses.target import resolve_target
