@@ -89,8 +89,7 @@ def edge_flows(
     the logit's direction, see `logit_account.directions`. Source: see the module.
     """
     trace, heads = ledger.trace, ledger.trace.layers[0].heads
-    width = trace.tokens[0].shape[-1]
-    back = basis.new_zeros(len(trace.tokens[0]), width)
+    back = basis.new_zeros(trace.tokens[0].shape)
     back[ledger.readout.pooling.readers] = trace.written.weights.to(basis) @ basis
     rows = [slice(row, row + ROWS) for row in range(0, len(back), ROWS)]
     readers = back[None]

@@ -40,8 +40,7 @@ class MemoryDemand:
 def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDemand:
     """Return the demand at a size; `grid` may have any size, so no model is built."""
     tokens = (size[0] // grid.patch[0]) * (size[1] // grid.patch[1]) + grid.prefix
-    layers = len(capture.transformer_blocks(model))
-    shape = tokens, model.embed_dim, layers
+    shape = tokens, model.embed_dim, len(capture.transformer_blocks(model))
     return MemoryDemand(tokens, memory.operations_of_a_picture(*shape), memory.bytes_of_a_picture(*shape))
 
 

@@ -5,7 +5,7 @@ them on demand, one layer or one block of rows at a time, because N x N numbers 
 the memory. A trace holds no model, so it can be cached and pickled, and can outlive the model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -189,7 +189,7 @@ class ResidualWrites(_Pickled):
     pool_mlp: Float[Tensor, "*image width2"] | None = None  # attention pooling's own MLP
 
 
-def sequence_places(grid: Grid, kept: tuple[int, ...]) -> Tensor:
+def sequence_places(grid: Grid, kept: Sequence[int]) -> Tensor:
     """Return the sequence positions of the prefix tokens and the kept patches."""
     return torch.cat([torch.arange(grid.prefix), grid.prefix + torch.tensor(kept, dtype=torch.long)])
 

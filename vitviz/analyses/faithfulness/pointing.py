@@ -36,8 +36,7 @@ def box_coverage(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tens
 
 def pointing_hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:
     """Return 1 if the centre of the largest patch lies in a box, else 0; the mean if several are largest."""
-    centres = _inside(grid, boxes, 1)
-    return centres[values == values.max()].double().mean().item()
+    return _inside(grid, boxes, 1)[values == values.max()].double().mean().item()
 
 
 def energy_in_boxes(values: Float[Tensor, "row col"], share: Float[Tensor, "row col"]) -> float:

@@ -47,8 +47,7 @@ def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
     why a head attends where it does is invisible. Raises UnsupportedModel if the map does not add up.
     """
     found = _read("frozen", passes, passes.frozen_gradients(), at)
-    scale = max(abs(found.answer), passes.trace.size)
-    if not abs(found.unexplained) <= TOLERANCE * scale:
+    if not abs(found.unexplained) <= TOLERANCE * max(abs(found.answer), passes.trace.size):
         told = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
         raise UnsupportedModel(LocalizedText(UNBALANCED, checkpoint=passes.trace.checkpoint, **told))
     return found

@@ -179,8 +179,7 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     _forget_training(copied)
     copied = naflex.to_plain_vit(copied, tuple(size), architecture)
     data = {**record, "input_size": (channels_of(copied), *size)}
-    tag = str(data.get("tag") or "")
-    labels = timm_config.labels_of(record, model.num_classes, tag)
+    labels = timm_config.labels_of(record, model.num_classes, str(data.get("tag") or ""))
     notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
     notes += timm_config.inactive_settings_note(record)
     return FilledModel(copied, architecture, data, notes=tuple(notes), labels=labels)

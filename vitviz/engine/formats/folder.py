@@ -35,8 +35,7 @@ def weights_file(folder: Path) -> Path | None:
 
 def file_stem(weights: Path) -> str:
     """Return a weights file's name without its suffix."""
-    endings = filter(weights.name.endswith, SUFFIXES)
-    return weights.name.removesuffix(next(endings, weights.suffix))
+    return weights.name.removesuffix(next(filter(weights.name.endswith, SUFFIXES), weights.suffix))
 
 
 def config_file(weights: Path) -> Path:

@@ -28,8 +28,7 @@ from vitviz.traces.trace import ModelInput
 def input_from_view(view: ModelInput, preprocessing: Preprocessing) -> Prepared:
     """Return the model's input from an image that is already resized and cropped, by normalisation only."""
     values = view.picture.astype(np.float32) / 255 if view.exact is None else view.exact
-    pixels = torch.from_numpy(values).movedim(-1, 0)
-    return Prepared(normalised(pixels, preprocessing), view)
+    return Prepared(normalised(torch.from_numpy(values).movedim(-1, 0), preprocessing), view)
 
 
 def shuffle_patches(prepared: Prepared, grid: Grid, seed: int) -> Prepared:

@@ -100,13 +100,11 @@ def filter_responses(
     whole = [one for one in range(grid.patches) if one not in trace.without.patches][:CHECKED]
     made = analyses.filter_responses(own, pixels[:, :rows, :cols]).flatten(1)[:, whole].mT + embedding.bias
     real = trace.patch_embedding[whole].double()
-    tolerance = TOLERANCES.get(trace.dtype, ROUGH)
-    if (made - real).abs().amax() > tolerance * real.abs().amax():
+    if (made - real).abs().amax() > TOLERANCES.get(trace.dtype, ROUGH) * real.abs().amax():
         raise refused
     found = analyses.filter_responses(own if filters is None else filters, pixels[:, :rows, :cols])
     if trace.kept is not None:
-        dropped = sorted({*range(grid.patches)} - {*trace.kept})
-        found.flatten(1)[:, dropped] = float("nan")
+        found.flatten(1)[:, sorted({*range(grid.patches)} - {*trace.kept})] = float("nan")
     return found
 
 
