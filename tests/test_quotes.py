@@ -10,7 +10,7 @@ import pytest
 
 import vitviz
 from tests.helpers import SURROGATE, npz_bytes, safetensors_bytes
-from tests.security.stranger import picture
+from tests.security.client import picture
 from vitviz import cli
 from vitviz.engine.formats.folder import read_json
 from vitviz.errors import VitvizError, quoted

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 import pytest
 from PIL import Image, ImageStat
 
-from tests.browser import nothing
+from tests.browser import raw_values
 from vitviz.traces import samples
 from vitviz.views import ELSE, GROUPS
 
@@ -150,7 +150,7 @@ class Window:
     def __init__(self, browser, **options):
         self.context = browser.new_context(accept_downloads=True, **options)
         self.context.set_default_timeout(TIMEOUT_MS)
-        self.context.add_init_script(nothing.SCRIPT)
+        self.context.add_init_script(raw_values.SCRIPT)
         self.page = self.context.new_page()
         self.console: list[str] = []
         self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
@@ -262,7 +262,7 @@ def open_page(browser, server, windows):
 
     yield open_
     Window.open.clear()
-    errors += [fault for download in downloads for fault in nothing.raw_values_in(download)]
+    errors += [fault for download in downloads for fault in raw_values.raw_values_in(download)]
     for window, reusable in opened:
         if reusable and not windows and window.left():
             windows.append(window)
@@ -369,7 +369,7 @@ def copy_checkpoint(folder: Path) -> Path:
 
 
 @pytest.fixture
-def expensive(monkeypatch):
+def every_pass_expensive(monkeypatch):
     """Classify every forward pass of an app in the test process as expensive."""
     from vitviz.server import options
 

@@ -14,7 +14,7 @@ from tests.browser.conftest import (
     copy_checkpoint,
     pick_checkpoint,
 )
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 from tests.engine.small_models import save_model, small_vit
 from tests.shared import shared_file
 

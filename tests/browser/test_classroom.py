@@ -22,7 +22,7 @@ from tests.browser.conftest import (
     upload_image_set,
 )
 from tests.browser.helpers import is_painted, notice
-from tests.browser.house import RunningApp, wait_until
+from tests.browser.running_app import RunningApp, wait_until
 from vitviz import engine
 from vitviz.errors import CheckpointError
 from vitviz.server.security.request_context import PageClosed

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import brightness_changes, centre_brightness, export, ready, upload_image_set
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 from tests.export.reading import texts
 
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 from tests.browser.helpers import SIZES, wait_for_history
 
 

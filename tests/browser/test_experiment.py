@@ -6,7 +6,7 @@ import numpy as np
 from playwright.sync_api import expect
 
 from tests.browser.conftest import choose_sample, export, open_tab, ready
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 from vitviz.analyses import patches_kept
 from vitviz.traces.grid import Grid
 from vitviz.traces.samples import samples

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server, choose_sample, copy_checkpoint, ready
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 
 EXPLORER = "[...window.vitviz.views].find((view) => view.name === 'explorer' && view.root.isConnected)"
 

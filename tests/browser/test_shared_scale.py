@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import ready
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 from tests.browser.helpers import record_steps, wait_for_snapshot, wait_for_steps
 
 STEPS = ("vitviz-tiny@0", "vitviz-tiny@3000", "vitviz-tiny")

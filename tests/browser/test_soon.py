@@ -16,13 +16,13 @@ from tests.browser.helpers import (
     wait_for_query,
     wait_redrawn,
 )
-from tests.browser.house import RunningApp, wait_until
+from tests.browser.running_app import RunningApp, wait_until
 from vitviz.server import options
 from vitviz.traces.samples import samples
 from vitviz.views import VIEWS
 
 LAYERS = 8
-pytestmark = pytest.mark.usefixtures("expensive")
+pytestmark = pytest.mark.usefixtures("every_pass_expensive")
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import choose_sample, open_tab, ready
 from tests.browser.helpers import NEEDS_PASS, notice, resize, wait_for_query, wait_redrawn
-from tests.browser.house import RunningApp, wait_until
+from tests.browser.running_app import RunningApp, wait_until
 from vitviz.errors import OutOfMemory
 from vitviz.server import options
 from vitviz.traces.samples import samples
 
-pytestmark = pytest.mark.usefixtures("expensive")
+pytestmark = pytest.mark.usefixtures("every_pass_expensive")
 
 
 @pytest.fixture(scope="module")

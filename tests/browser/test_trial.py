@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 import vitviz
 from tests.browser.conftest import export, open_tab, ready, upload_image_set
-from tests.browser.held import HeldRequests
+from tests.browser.held_requests import HeldRequests
 
 MANY = 40  # images, so that a stop leaves some
 LINES = """(all) => all.map((one) => {

@@ -8,9 +8,9 @@ import warnings
 import zipfile
 from functools import lru_cache
 
-from tests.security import hostile_pictures
+from tests.security import hostile_images
+from tests.security.client import picture
 from tests.security.hostile_calls import VALUES
-from tests.security.stranger import picture
 
 KINDS = [
     "bytes", "bytes", "cut", "fields", "fields", "paths", "picture", "bomb", "many", "end", "names", "twice",
@@ -37,7 +37,7 @@ def lesson(name: str) -> bytes:
     if kind == "form":
         settings = _form(rng)
     if kind == "picture":
-        image = hostile_pictures.picture(name)
+        image = hostile_images.picture(name)
     if kind == "bomb":
         settings, image = rng.choice([(_zeros(), image), (settings, _zeros())])
     files = [("settings.json", settings), ("upload.jpg", image)]
@@ -61,7 +61,7 @@ def lesson(name: str) -> bytes:
         data = _with_false_entry(data, rng)
     if kind == "cut":
         return data[: rng.randrange(len(data))]
-    return hostile_pictures.corrupt(data, rng) if kind == "bytes" else data
+    return hostile_images.corrupt(data, rng) if kind == "bytes" else data
 
 
 def write_zip(files: list[tuple[str | zipfile.ZipInfo, bytes]]) -> bytes:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.browser.conftest import ROOT, Server
-from tests.security.stranger import picture, upload
+from tests.security.client import picture, upload
 
 MB = 1_000_000
 

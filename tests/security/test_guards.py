@@ -12,7 +12,7 @@ from gradio import route_utils
 from starlette.requests import ClientDisconnect
 
 from tests import loops
-from tests.security.stranger import MARK
+from tests.security.client import MARK
 from tests.server.helpers import wait_until
 from vitviz.server.i18n import translate
 from vitviz.server.security import uploads

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.browser.conftest import ROOT, Server
-from tests.security.judged import BYTES
-from tests.security.stranger import MARK, listener, queue_response, upload
+from tests.security.client import MARK, listener, queue_response, upload
+from tests.security.judge import BYTES
 
 pytestmark = [
     pytest.mark.processes,

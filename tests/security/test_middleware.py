@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from tests.browser.conftest import ROOT
-from tests.security.stranger import queue_response
+from tests.security.client import queue_response
 from vitviz.server.api.endpoints import views_with_endpoints
 from vitviz.server.security.page_cache import FOLDER
 

@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 
 from tests.helpers import SURROGATE, npz_bytes, safetensors_bytes
+from tests.security.client import MARK, listener, upload
 from tests.security.hostile_calls import VALUES
 from tests.security.hostile_zips import write_zip
-from tests.security.stranger import MARK, listener, upload
 
 FIELDS = ("frame", "second", "last", "views", "items", "at", "video", "heads", "flickers")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import ROOT
+from tests.security.client import MARK, file_forms, listener, picture, queue_response, upload
 from tests.security.hostile_zips import lesson_description, write_zip
-from tests.security.stranger import MARK, file_forms, listener, picture, queue_response, upload
 from vitviz.server.api.endpoints import PUBLIC
 from vitviz.server.security.uploads import NOT_UPLOADED
 

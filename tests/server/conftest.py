@@ -26,7 +26,7 @@ def key(service):
 
 
 @pytest.fixture
-def two(tmp_path) -> list[str]:
+def uploaded_images(tmp_path) -> list[str]:
     """Save two sample images as uploaded files."""
     names = ("chelsea", "coffee")
     for name in names:
@@ -35,7 +35,7 @@ def two(tmp_path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def undrawn():
+def figures_not_drawn():
     """Replace the drawings of figures in zips by empty SVGs.
 
     Names and captions are kept. The ten drawings take most of the time of a zip; other tests check them.

@@ -13,7 +13,7 @@ from vitviz.server.api.endpoints import Endpoints, endpoint
 from vitviz.views import VIEWS
 from vitviz.views.tokens import RepresentationsView
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("figures_not_drawn")
 
 
 @pytest.mark.long

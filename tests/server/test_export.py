@@ -16,7 +16,7 @@ from vitviz.server.api import lessons
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.positions import PositionsView
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("figures_not_drawn")
 
 
 @pytest.mark.long

@@ -11,12 +11,12 @@ import vitviz
 from tests.server.helpers import open_zip, read_numbers
 from vitviz.server.api import lessons
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("figures_not_drawn")
 
 
 @pytest.mark.long
-def test_zip_contains_average_of_image_set(service, key, two):
-    survey, measured = list(service.sets.surveying(key, two))[-1]
+def test_zip_contains_average_of_image_set(service, key, uploaded_images):
+    survey, measured = list(service.sets.surveying(key, uploaded_images))[-1]
     archive = open_zip(lessons.lesson_zip(service, key, {"survey.distance": survey}))
     arrays = read_numbers(archive, "distance")
     assert (

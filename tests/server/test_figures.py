@@ -75,8 +75,8 @@ def test_unknown_format_view_or_key_raises(service, key):
         figures.figure_file(service, key, "tour", "svg", {})
 
 
-def test_average_over_image_set_has_a_figure(service, key, two):
-    survey, _ = list(service.sets.surveying(key, two))[-1]
+def test_average_over_image_set_has_a_figure(service, key, uploaded_images):
+    survey, _ = list(service.sets.surveying(key, uploaded_images))[-1]
     data, _ = figures.figure_file(service, survey, "distance", "svg", {})
     assert any("mean of 2 images" in text for text in texts(data))
     with pytest.raises(Unknown, match="no average"):
@@ -147,14 +147,14 @@ def test_figure_endpoint_computes_slow_view(service, fast_faithfulness):
 
 
 @pytest.mark.long
-def test_faithfulness_over_image_set_has_a_figure(service, key, two, monkeypatch):
+def test_faithfulness_over_image_set_has_a_figure(service, key, uploaded_images, monkeypatch):
     from vitviz.server.services import image_sets
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
 
     monkeypatch.setattr(
         image_sets, "_trial", lambda protocol: FaithfulnessMeasure(("ledger", "rollout"), (protocol,))
     )
-    survey, _ = list(service.sets.surveying(key, two, protocol="mean"))[-1]
+    survey, _ = list(service.sets.surveying(key, uploaded_images, protocol="mean"))[-1]
     data, _ = figures.figure_file(
         service, survey, "trial", "svg", {"patches_as": "mean", "print.detail": "1"}
     )

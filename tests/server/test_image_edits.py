@@ -14,7 +14,7 @@ from vitviz.errors import Unknown, VitvizError
 from vitviz.server.api import figures, lessons, links
 from vitviz.traces.image_edits import ImageEdits
 
-pytestmark = pytest.mark.usefixtures("undrawn", "short_training")
+pytestmark = pytest.mark.usefixtures("figures_not_drawn", "short_training")
 
 TEXT = "brush.mean_60.200.150.90.0 rotate_10"
 

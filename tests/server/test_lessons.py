@@ -19,7 +19,7 @@ from vitviz.server.options import lessons_folder
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.views import VIEWS
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("figures_not_drawn")
 
 GIVEN = {"rollout.fusion": "max", "rollout.residual": "0.8", "explorer.layer": "3", "tab": "rollout"}
 

@@ -110,7 +110,7 @@ def test_report_files_contain_findings_without_paths(service, key, monkeypatch):
         assert "/srv" not in text
 
 
-def test_check_uses_fewer_images_for_a_small_trace_cache(service, key, two):
+def test_check_uses_fewer_images_for_a_small_trace_cache(service, key, uploaded_images):
     nbytes = service.checkpoints.inspector("small").demand().nbytes
     service.checks._limit = 3 * nbytes
     assert service.checks.step(key, "", 3).images == 3

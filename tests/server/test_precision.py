@@ -81,7 +81,7 @@ def test_npz_of_every_view_reports_the_precision(bfloat16_service, key, view, fa
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("figures_not_drawn")
 def test_zip_and_csv_report_the_precision(bfloat16_service, key, tmp_path):
     with zipfile.ZipFile(io.BytesIO(lessons.lesson_zip(bfloat16_service, key, {}))) as archive:
         computed = json.loads(archive.read("settings.json"))["computed"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gradio.utils import get_upload_folder
 
-from tests.browser.house import RunningApp
-from tests.server.wire import SECRET, expect_rejected, folder_with_symlinks, raw_client
+from tests.browser.running_app import RunningApp
+from tests.server.raw_http import SECRET, expect_rejected, folder_with_symlinks, raw_client
 from tests.tiers import sweep
 from vitviz.charts.encode import encode_image
 from vitviz.errors import CheckpointError

@@ -11,7 +11,7 @@ import torch
 
 import vitviz
 from tests.engine.small_models import save_model, small_vit
-from tests.server.fork import start_forking_process
+from tests.server.forking_process import start_forking_process
 from vitviz.errors import VitvizError
 from vitviz.server import zerogpu
 from vitviz.server.page.figures import figure_value

@@ -13,7 +13,7 @@ import pytest
 
 import vitviz
 from tests.benchmarks.load import Visitor, upload_function
-from tests.server.fork import ROOT, SPACE
+from tests.server.forking_process import ROOT, SPACE
 from tests.server.helpers import jpeg, moving_gif
 from vitviz.traces.samples import sample_image
 

@@ -21,7 +21,7 @@ from vitviz.server.page.over_a_set import AVERAGED, ImageSetPanel
 from vitviz.server.services import image_sets
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("figures_not_drawn")
 
 
 def two_method_measure(protocol):

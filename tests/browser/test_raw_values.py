@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser import nothing
+from tests.browser import raw_values
 
 MARGIN = '() => { document.body.append("margin −NaN"); }'
 RAW_VALUE_SCRIPTS = [
@@ -19,7 +19,7 @@ RAW_VALUE_SCRIPTS = [
 @pytest.fixture
 def console_after(browser):
     page, said = browser.new_page(), []
-    page.add_init_script(nothing.SCRIPT)
+    page.add_init_script(raw_values.SCRIPT)
     page.on("console", lambda message: said.append(message.text))
     page.goto("data:text/html,<body><p>Share of the answer</p><input><canvas></canvas>")
     yield lambda act: (page.evaluate(act), page.evaluate("() => 0"), said)[-1]

@@ -1,10 +1,10 @@
 """A thousand hostile inputs by seed. Each must end within 5 s and 1 GB with a result or a message.
 
-    python -m tests.security.thousand                    # all of them: some ten minutes on two cores
-    python -m tests.security.thousand calls routes       # only these kinds
-    python -m tests.security.thousand pictures --from 40 --count 60
+    python -m tests.security.hostile_inputs                    # all of them: some ten minutes on two cores
+    python -m tests.security.hostile_inputs calls routes       # only these kinds
+    python -m tests.security.hostile_inputs pictures --from 40 --count 60
 
-Prints the faults and exits with 1 if there are any. `test_thousand.py` runs the first of each kind.
+Prints the faults and exits with 1 if there are any. `test_hostile_inputs.py` runs the first of each kind.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import httpx
 from tests.browser.conftest import Server
 from tests.engine.models import hostile
 from tests.engine.models.probe import faults, outcomes_of
-from tests.security import hostile_calls, hostile_hub, hostile_pictures, hostile_zips
+from tests.security import hostile_calls, hostile_hub, hostile_images, hostile_zips
+from tests.security.client import MARK, listener, queue_response, upload
 from tests.security.hostile_calls import HostileRequest
-from tests.security.judged import Judge
-from tests.security.stranger import MARK, listener, queue_response, upload
+from tests.security.judge import Judge
 
 COUNTS = {
     "checkpoints": 264,
@@ -41,7 +41,7 @@ COUNTS = {
 
 OPENED = {  # kinds that a subprocess opens
     "checkpoints": "tests.engine.models.mutated",
-    "pictures": "tests.security.hostile_pictures",
+    "pictures": "tests.security.hostile_images",
 }
 
 
@@ -88,7 +88,7 @@ def running_judge(folder: Path, *arguments: str) -> Iterator[tuple[Judge, httpx.
 def _questions(kind: str, seeds: Sequence[str], http: httpx.Client) -> Iterator[tuple[str, HostileRequest]]:
     if kind == "sent":
         for seed in seeds:
-            path = upload(http, hostile_pictures.picture(seed))
+            path = upload(http, hostile_images.picture(seed))
             given = {"path": path, "meta": MARK}
             yield seed, HostileRequest("POST", "gradio_api/run/predict", {"data": [given, "", 3]})
         return

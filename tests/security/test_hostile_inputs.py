@@ -1,11 +1,11 @@
-"""The first of the thousand hostile inputs of each kind. `python -m tests.security.thousand` runs all."""
+"""The first hostile inputs of each kind. `python -m tests.security.hostile_inputs` runs all thousand."""
 
 import sys
 
 import pytest
 
-from tests.security.judged import response_faults
-from tests.security.thousand import COUNTS, faults_of_kind
+from tests.security.hostile_inputs import COUNTS, faults_of_kind
+from tests.security.judge import response_faults
 from vitviz.server.api.serialization import UNEXPECTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
