@@ -17,10 +17,10 @@ from playwright.sync_api import expect
 import vitviz
 from tests.browser.conftest import ROOT, Server, open_tab, ready
 from tests.browser.helpers import is_painted, violations
-from tests.browser.stranger.entropies import Entropies
-from tests.browser.stranger.weighted import Weighted
+from tests.browser.third_party_views.entropies import Entropies
+from tests.browser.third_party_views.weighted import Weighted
 
-HERE = Path(__file__).parent / "stranger"
+HERE = Path(__file__).parent / "third_party_views"
 VIEWS = (Weighted(), Entropies())
 TILE = 5 * 14 + 3  # the clicked patch
 
