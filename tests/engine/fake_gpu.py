@@ -19,13 +19,13 @@ from torch.utils._pytree import tree_flatten, tree_map
 CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
 copies: Counter = Counter()  # copies from device to host by operation; the host waits for each
 launches: Counter = Counter()  # kernels that a device would start, by operation
-_back = (
+_host_reads = (
     torch.ops.aten._local_scalar_dense.default,
     torch.ops.aten.is_nonzero.default,
     torch.ops.aten.equal.default,
 )
 # the output size depends on values on the device
-_sized = (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default)
+_data_dependent = (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default)
 
 
 class OnDevice(torch.Tensor):
@@ -35,7 +35,7 @@ class OnDevice(torch.Tensor):
     def __new__(cls, inner, requires_grad=False):
         made = torch.Tensor._make_wrapper_subclass(
             cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(),
-            dtype=inner.dtype, device="meta", requires_grad=requires_grad,  # which has no runtime to ask
+            dtype=inner.dtype, device="meta", requires_grad=requires_grad,  # "meta" needs no runtime
         )  # fmt: skip
         made.inner = inner
         return made
@@ -63,21 +63,21 @@ class OnDevice(torch.Tensor):
             kwargs["device"] = CPU
         zeros = {
             id(one): torch.zeros(one.shape, dtype=one.dtype) for one in made_by_c
-        }  # gradients of nothing
-        inner_args, inner_kwargs = tree_map(lambda one: zeros.get(id(one), _inner(one)), (args, kwargs))
+        }  # gradients of absent inputs
+        inner_args, inner_kwargs = tree_map(lambda one: zeros.get(id(one), _to_cpu(one)), (args, kwargs))
         found = func(*inner_args, **inner_kwargs)
         if _launches(func):
             launches[str(func)] += 1
-        if func in _sized or _indexes(func) and _masked(args[1]):
+        if func in _data_dependent or _indexes(func) and _selects_by_mask(args[1]):
             copies[str(func)] += 1
-        if home or func in _back:
+        if home or func in _host_reads:
             copies[str(func)] += 1
             return found
         if func is torch.ops.aten.copy_.default and not isinstance(args[0], OnDevice):
             copies[str(func)] += 1
             return args[0]
-        same = {id(_inner(one)): one for one in given if isinstance(one, OnDevice)}
-        return tree_map(lambda one: same.get(id(one), one) if id(one) in same else _there(one), found)
+        same = {id(_to_cpu(one)): one for one in given if isinstance(one, OnDevice)}
+        return tree_map(lambda one: same.get(id(one), one) if id(one) in same else _to_device(one), found)
 
     def __deepcopy__(self, memo):
         return memo.setdefault(id(self), OnDevice(self.inner.clone(), self.requires_grad))
@@ -95,11 +95,11 @@ class OnDevice(torch.Tensor):
         return f"OnDevice({self.inner})"
 
 
-def _there(one):
+def _to_device(one):
     return OnDevice(one) if isinstance(one, torch.Tensor) else one
 
 
-def _inner(one):
+def _to_cpu(one):
     return one.inner if isinstance(one, OnDevice) else one
 
 
@@ -108,7 +108,7 @@ def _indexes(func) -> bool:
     return func in (torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default)
 
 
-def _masked(places) -> bool:
+def _selects_by_mask(places) -> bool:
     """Return whether a mask on the device selects, so that the host must wait for the number of selected
     entries.
     """
@@ -122,7 +122,7 @@ def _launches(func) -> bool:
     return not views and "empty" not in func._schema.name and "_unsafe_view" not in func._schema.name
 
 
-class _Placing(TorchFunctionMode):
+class _DevicePlacement(TorchFunctionMode):
     """Place tensors that are created on or moved to the fake device, without the CUDA runtime."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -136,29 +136,32 @@ class _Placing(TorchFunctionMode):
             return found
         if func is torch.Tensor.__setitem__ and isinstance(
             args[0], OnDevice
-        ):  # whose numbers C++ makes itself
+        ):  # C++ converts the numbers itself
             assert not args[0].requires_grad
-            return args[0].inner.__setitem__(*tree_map(_inner, args[1:]))
+            return args[0].inner.__setitem__(*tree_map(_to_cpu, args[1:]))
         if getattr(func, "__name__", "") == "__getitem__" and isinstance(args[0], OnDevice):
-            places = (
-                args[1] if isinstance(args[1], tuple) else (args[1],)
-            )  # lists, which C++ would place itself
+            places = args[1] if isinstance(args[1], tuple) else (args[1],)  # C++ would convert lists itself
             args = (args[0], tuple(torch.tensor(one) if isinstance(one, list) else one for one in places))
         if func is torch.where and len(args) == 3 and any(isinstance(one, OnDevice) for one in args):
             kind = next((one.dtype for one in args[1:] if isinstance(one, torch.Tensor)), None)
-            args = [args[0], *(one if isinstance(one, torch.Tensor) else _there(torch.tensor(one, dtype=kind))
-                               for one in args[1:])]  # fmt: skip
+            args = [
+                args[0],
+                *(
+                    one if isinstance(one, torch.Tensor) else _to_device(torch.tensor(one, dtype=kind))
+                    for one in args[1:]
+                ),
+            ]
         # `to` with another tensor
         if func is torch.Tensor.to and any(isinstance(one, OnDevice) for one in args[1:]):
             args = (args[0], CUDA, args[1].dtype, *args[2:])
-        asked = [one for one in (*args, *kwargs.values()) if _names_it(one)]
+        asked = [one for one in (*args, *kwargs.values()) if _names_cuda(one)]
         if not asked:
             return func(*args, **kwargs)
         if func is torch.Tensor.to and isinstance(args[0], OnDevice):
             kinds = [one for one in (*args[1:], kwargs.get("dtype")) if isinstance(one, torch.dtype)]
             return func(args[0], *kinds) if kinds else args[0].clone() if kwargs.get("copy") else args[0]
-        here = [CPU if _names_it(one) else one for one in args]
-        made = func(*here, **{name: CPU if _names_it(one) else one for name, one in kwargs.items()})
+        here = [CPU if _names_cuda(one) else one for one in args]
+        made = func(*here, **{name: CPU if _names_cuda(one) else one for name, one in kwargs.items()})
         if not isinstance(made, torch.Tensor):
             return func(*args, **kwargs)  # torch.device, or a function that reads one
         if isinstance(made, OnDevice):
@@ -171,7 +174,7 @@ class _Placing(TorchFunctionMode):
         )
 
 
-def _names_it(one) -> bool:
+def _names_cuda(one) -> bool:
     return (isinstance(one, str) and one.startswith("cuda")) or (
         isinstance(one, torch.device) and one.type == "cuda"
     )
@@ -189,7 +192,7 @@ def fake_gpu():
     before = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)  # as for other backends
     try:
-        with mock.patch.multiple(torch.cuda, **cuda), _Placing():
+        with mock.patch.multiple(torch.cuda, **cuda), _DevicePlacement():
             copies.clear()
             launches.clear()
             yield copies

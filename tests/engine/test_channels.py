@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 import vitviz
-from tests.engine.models.explicit_attention import Lists
+from tests.engine.models.explicit_attention import ListViT
 from tests.engine.small_models import perturbed
 from vitviz.errors import AssumedWarning, CheckpointError, ImageError, UnsupportedModel, VitvizError
 from vitviz.export.figure import upright_upload
@@ -24,7 +24,7 @@ CHANNELS = (1, 2, 4, 13)
 SIDE = 32
 
 
-class ConvViT(Lists):
+class ConvViT(ListViT):
     """A module without an equivalent timm model, with convolutional patch embedding."""
 
     def __init__(self, channels):
@@ -120,7 +120,7 @@ def test_custom_module_results_equal_plain_hooks(channels):
 
 
 def test_number_of_means_gives_channels_of_flattened_patch():
-    model = Lists()
+    model = ListViT()
     model.patch = nn.Linear(4 * 8 * 8, 32)
     trace = inspect_channels(model, 4).trace(image := image_of(4))
     with torch.no_grad():

@@ -155,7 +155,7 @@ print((kib("VmHWM") - before) * 1024)
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     predicted = memory.bytes_to_load(sum(parameter.numel() for parameter in model.parameters()))
     assert 0.9 * predicted < int(printed) < 1.15 * predicted, (
-        f"{int(printed) / predicted:.2f} of what is said"
+        f"{int(printed) / predicted:.2f} of the prediction"
     )
 
 
@@ -163,12 +163,12 @@ MEASURE_PEAKS = """
 import ctypes, gc, re, vitviz
 from vitviz.server.services.work import DRAWN
 def kib(name): return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
-def shares(made, said):
-    gc.collect(), ctypes.CDLL(None).malloc_trim(0)  # freed memory kept by the allocator would be taken again
-    open("/proc/self/clear_refs", "w").write("5")  # the peak is that of now
+def shares(make, predicted):
+    gc.collect(), ctypes.CDLL(None).malloc_trim(0)  # freed memory kept by the allocator would be reused
+    open("/proc/self/clear_refs", "w").write("5")  # resets the peak
     before = kib("VmRSS")
-    kept.append(made())  # what is given back would be taken again
-    return (kib("VmHWM") - before) * 1024 / said
+    kept.append(make())  # freed memory would be reused
+    return (kib("VmHWM") - before) * 1024 / predicted
 inspector, photo, kept = vitviz.load("vitviz-tiny", device="cpu"), vitviz.sample_image("chelsea"), []
 figure = vitviz.figure("tokens", inspector, inspector.trace(photo), detail=True)
 figure.file("png", 40, 150)
@@ -185,4 +185,4 @@ def test_pass_and_drawing_use_predicted_memory():
         [sys.executable, "-c", MEASURE_PEAKS], capture_output=True, text=True, check=True
     ).stdout
     shares = [float(line) for line in printed.split()]
-    assert all(0.5 < share < 1.25 for share in shares), f"{shares} of what is said"
+    assert all(0.5 < share < 1.25 for share in shares), f"{shares} of the prediction"

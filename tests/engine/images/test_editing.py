@@ -350,7 +350,7 @@ def test_strokes_in_bands_equal_strokes_at_once(noise_image, text, monkeypatch):
 
 
 def test_long_stroke_can_be_cancelled_between_segments(noise_image, monkeypatch):
-    monkeypatch.setattr(module, "BAND", HEIGHT * WIDTH)  # as for a picture of two million pixels
+    monkeypatch.setattr(module, "BAND", HEIGHT * WIDTH)  # as for an image of two million pixels
     text, checks = "brush.mean_60.0.0" + ".1.0.-1.1" * 500, []
 
     def gone():

@@ -1,4 +1,4 @@
-"""Tensors of torch and HEIC photographs as images, against the image that they hold."""
+"""Opening torch tensors and HEIC files as images."""
 
 import io
 import sys

@@ -5,7 +5,7 @@ from einops.layers.torch import Rearrange
 from torch import nn
 
 
-class Gated(nn.Module):
+class SwiGLU(nn.Module):
     """DINOv2's SwiGLU, with one matrix for gate and value."""
 
     def __init__(self, width):
@@ -62,7 +62,7 @@ class Attention(nn.Module):
         return self.to_out(outputs.transpose(1, 2).flatten(2))
 
 
-class Lists(nn.Module):
+class ListViT(nn.Module):
     """A model whose layers are lists of attention and MLP. The model itself adds their outputs."""
 
     def __init__(self, width=32, heads=4, depth=3, way="matmul", mlp=None, after=0):
@@ -92,13 +92,13 @@ class Lists(nn.Module):
         return self.head(self.norm(x).mean(dim=1))
 
 
-class TorchBlock(nn.Module):
+class TupleBlock(nn.Module):
     """A block with PyTorch's attention, which returns its weights. The block returns a tuple."""
 
     def __init__(self, width, heads, weights):
         super().__init__()
         self.attention, self.weights = nn.MultiheadAttention(width, heads, batch_first=True), weights
-        self.norm, self.mlp = nn.LayerNorm(width), Gated(width)
+        self.norm, self.mlp = nn.LayerNorm(width), SwiGLU(width)
 
     def forward(self, x):
         y = self.norm(x)
@@ -106,13 +106,13 @@ class TorchBlock(nn.Module):
         return x + self.mlp(x), None
 
 
-class Torch(nn.Module):
+class TupleViT(nn.Module):
     """A model that returns a dict with two outputs."""
 
     def __init__(self, width=32, heads=4, depth=2, weights=True):
         super().__init__()
         self.embed, self.first = nn.Conv2d(3, width, 8, 8), nn.Parameter(torch.randn(1, 2, width))
-        self.blocks = nn.ModuleList(TorchBlock(width, heads, weights) for _ in range(depth))
+        self.blocks = nn.ModuleList(TupleBlock(width, heads, weights) for _ in range(depth))
         self.head, self.other = nn.Linear(width, 5), nn.Linear(width, 2)
 
     def forward(self, image):
@@ -123,7 +123,7 @@ class Torch(nn.Module):
         return {"scores": self.head(x[:, 0]), "side": self.other(x[:, 1])}
 
 
-class Simple(nn.Module):
+class SimpleViT(nn.Module):
     """SimpleViT: norms around the patch embedding, fixed sines as positions, no class token, average
     pooling.
     """

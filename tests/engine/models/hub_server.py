@@ -54,7 +54,7 @@ class Hub(BaseHTTPRequestHandler):
     """Answer the requests of huggingface_hub: HEAD and GET of /repo/resolve/revision/file."""
 
     protocol_version = "HTTP/1.1"
-    asked: list[str] = []
+    requests: list[str] = []
 
     def log_message(self, *_):
         pass
@@ -66,7 +66,7 @@ class Hub(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, body):
-        Hub.asked.append(f"{self.command} {self.path}")
+        Hub.requests.append(f"{self.command} {self.path}")
         if "/resolve/" not in self.path:
             return self.refuse(404, "")
         repo, _, rest = self.path[1:].partition("/resolve/")

@@ -169,7 +169,7 @@ def test_snapshots_are_sorted_by_step_and_named(weights):
 def test_downloads_module_imports_neither_torch_nor_timm():
     code = """
 import sys, types
-package = types.ModuleType("vitviz.engine")  # whose own __init__ needs both
+package = types.ModuleType("vitviz.engine")  # the real __init__ imports both
 package.__path__ = ["vitviz/engine"]
 sys.modules["vitviz.engine"] = package
 import vitviz.engine.hub.downloads

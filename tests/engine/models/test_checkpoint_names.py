@@ -185,7 +185,7 @@ def folder_with(root, config: str) -> None:
 def test_odd_entry_does_not_hide_other_checkpoints(kind, weights, monkeypatch):
     before = {checkpoint.name for checkpoint in checkpoints(weights)}
     ODD[kind](weights)
-    if kind == "somebody else's folder":  # as for a user who is not root
+    if kind == "somebody else's folder":  # as for a user without root rights
         own = Path.iterdir
         monkeypatch.setattr(
             Path,

@@ -15,7 +15,7 @@ def hub():
 
 @pytest.mark.processes
 def test_concurrent_requests_share_download_and_one_may_leave(hub, tmp_path):
-    Hub.asked.clear()
+    Hub.requests.clear()
     code = """
     class Enough(Exception): pass
     def leave(done, total):
@@ -30,7 +30,7 @@ def test_concurrent_requests_share_download_and_one_may_leave(hub, tmp_path):
     """
     result = run_script(code, hub, tmp_path)
     assert result["left"] and result["size"] == len(CONTENT)
-    assert len([line for line in Hub.asked if line.startswith("GET") and "slow-both" in line]) == 1
+    assert len([line for line in Hub.requests if line.startswith("GET") and "slow-both" in line]) == 1
 
 
 @pytest.mark.processes

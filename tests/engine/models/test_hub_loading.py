@@ -64,13 +64,13 @@ def test_timm_and_other_repositories_load_from_hub(tmp_path):
                 else weights[other_model if "mine" in self.path else timm_model]
             )
 
-    Hub.asked.clear()
+    Hub.requests.clear()
     with served(TwoRepositories) as endpoint:
         result = run_script(
             LOAD, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         )
     # a loaded checkpoint needs no further request
-    assert Hub.asked[-1] == "GET /asked-for-the-second-time"
+    assert Hub.requests[-1] == "GET /asked-for-the-second-time"
     with torch.no_grad():
         assert result["logits"] == pytest.approx(
             timm_model(torch.ones(1, 3, 160, 160)).flatten()[:4].tolist(), abs=1e-5

@@ -71,7 +71,7 @@ def hub(shards):
                 else files[name]
             )
 
-    Hub.asked.clear()
+    Hub.requests.clear()
     with served(Shards) as endpoint:
         yield endpoint
 
@@ -116,4 +116,4 @@ def test_index_pointing_outside_repository_fetches_nothing(hub, tmp_path):
     assert (
         "leads to '../../../config.json', which was not opened" in result["error"] and not result["on_disk"]
     )
-    assert not [line for line in Hub.asked if "-of-" in line]
+    assert not [line for line in Hub.requests if "-of-" in line]

@@ -43,7 +43,7 @@ def test_text_tower_comes_from_vision_tower_repository(tmp_path):
         def content(self):
             return (files / self.path.rpartition("/")[2]).read_bytes()
 
-    Hub.asked.clear()
+    Hub.requests.clear()
     with served(Repository) as endpoint:
         result = run_script(
             SCRIPT, endpoint, tmp_path, prelude=f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -52,5 +52,5 @@ def test_text_tower_comes_from_vision_tower_repository(tmp_path):
     assert result["vectors"] == local_classes.vectors.tolist() and result["same"]
     size = (files / "open_clip_model.safetensors").stat().st_size
     assert result["seen"] == [size, size] and "in someone/blind" in result["refused"]
-    later = Hub.asked[Hub.asked.index("GET /asked-for-the-second-time") + 1 :]
+    later = Hub.requests[Hub.requests.index("GET /asked-for-the-second-time") + 1 :]
     assert not any("mine" in request and "open_clip" in request for request in later)

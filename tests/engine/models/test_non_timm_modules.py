@@ -10,7 +10,7 @@ import transformers
 from torch import nn
 
 import vitviz
-from tests.engine.models.explicit_attention import Gated, Lists, Simple, Torch
+from tests.engine.models.explicit_attention import ListViT, SimpleViT, SwiGLU, TupleViT
 from tests.engine.small_models import perturbed
 from vitviz.errors import UnsupportedModel, VitvizError
 
@@ -47,7 +47,7 @@ PRODUCTS = ("matmul", "einsum", "in place", "baddbmm", "temperature", "keys firs
 
 @pytest.mark.parametrize("way", PRODUCTS)
 def test_explicit_attention_and_tokens_equal_plain_hooks(way):
-    model = Lists(way=way).train()
+    model = ListViT(way=way).train()
     before = state_of(model)
     trace = inspect_module(model).trace(IMAGE)
     assert state_of(model) == before
@@ -66,7 +66,7 @@ def test_explicit_attention_and_tokens_equal_plain_hooks(way):
 
 
 def test_simple_vit_attention_and_tokens_equal_plain_hooks():
-    model = Simple().eval()
+    model = SimpleViT().eval()
     inspector = inspect_module(model)
     trace, weights, inputs, embedded = inspector.trace(IMAGE), [], [], []
     for attention, _ in model.transformer.layers:
@@ -86,7 +86,7 @@ def test_simple_vit_attention_and_tokens_equal_plain_hooks():
 
 
 def test_tokens_after_patches_become_prefix():
-    model = Lists(after=2)
+    model = ListViT(after=2)
     inspector = inspect_module(model)
     trace = inspector.trace(IMAGE)
     assert trace.grid.prefix_names == ("register 1", "register 2") and trace.grid.patches == 16
@@ -96,7 +96,7 @@ def test_tokens_after_patches_become_prefix():
 @pytest.mark.parametrize("weights", [True, False])
 def test_pytorch_attention_is_captured_despite_fast_path(weights):
     """Without weights, evaluation would use the native fast path, which exposes no operation."""
-    model = Torch(weights=weights).eval()
+    model = TupleViT(weights=weights).eval()
     before = state_of(model)
     trace = inspect_module(model, output="scores").trace(IMAGE)
     assert state_of(model) == before and torch.backends.mha.get_fastpath_enabled()
@@ -166,16 +166,16 @@ class WindowedAttention(nn.Module):
 
 
 def windowed_model():
-    model = Lists(after=2)
+    model = ListViT(after=2)
     for pair in model.layers:
         pair[0] = WindowedAttention(pair[0])
     return model
 
 
 UNSUPPORTED = {
-    "talking heads before": lambda: Lists(way="mixed before"),
-    "talking heads after": lambda: Lists(way="mixed after"),
-    "weights changed after the softmax": lambda: Lists(way="changed after"),
+    "talking heads before": lambda: ListViT(way="mixed before"),
+    "talking heads after": lambda: ListViT(way="mixed after"),
+    "weights changed after the softmax": lambda: ListViT(way="changed after"),
     "windows": windowed_model,
     "Swin": lambda: timm.create_model(
         "swin_tiny_patch4_window7_224",
@@ -199,7 +199,7 @@ def test_module_without_single_attention_map_is_rejected_unchanged(kind):
 
 
 def test_failing_module_is_rejected_unchanged():
-    model = Torch()
+    model = TupleViT()
     model.blocks[1].mlp = nn.Linear(31, 31)
     before = state_of(model)
     with pytest.raises(UnsupportedModel, match="RuntimeError"):
@@ -209,15 +209,15 @@ def test_failing_module_is_rejected_unchanged():
 
 def test_ambiguous_output_and_unknown_names_are_rejected():
     with pytest.raises(VitvizError, match="output='scores'"):
-        inspect_module(Torch())
+        inspect_module(TupleViT())
     with pytest.raises(VitvizError, match="scores, side"):
-        inspect_module(Torch(), output="logits")
+        inspect_module(TupleViT(), output="logits")
     with pytest.raises(VitvizError, match="layers"):
-        inspect_module(Lists(), blocks="transformer.layers")
+        inspect_module(ListViT(), blocks="transformer.layers")
 
 
 def test_analyses_that_need_readout_are_rejected_for_custom_module():
-    inspector = inspect_module(Lists(mlp=lambda: Gated(32)))
+    inspector = inspect_module(ListViT(mlp=lambda: SwiGLU(32)))
     trace, name = inspector.trace(IMAGE), inspector.checkpoint.name
     results = [
         vitviz.rollout(trace), vitviz.attention_distance(trace), vitviz.token_similarity(trace, 1, 3),

@@ -113,7 +113,7 @@ def test_file_truncated_during_load_does_not_end_process(ending, tmp_path):
         os.truncate({str(path)!r}, 100)  # as `cp` does before it writes
         return own(*given)
     load.load_weights_into = cut
-    load.files_unchanged = lambda checkpoint: True  # it would refuse, and say why
+    load.files_unchanged = lambda checkpoint: True  # skips the check that would raise
     try:
         found = load.load(find({str(path.parent)!r}))
         print("loaded", bool(found.model.head.weight.isfinite().all()))
@@ -206,7 +206,7 @@ def test_means_truncated_after_loading_do_not_end_process(tmp_path):
     found = inspector.reference()
     os.truncate(path, 100)
     assert found.pictures == 3 and sum(part.sum() for part in found.heads) == 2 * 2 * 17 * 32
-    assert mean_ablation.shipped_with(inspector.checkpoint) is None  # damaged by now
+    assert mean_ablation.shipped_with(inspector.checkpoint) is None  # the file is damaged
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
