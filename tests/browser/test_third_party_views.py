@@ -199,7 +199,11 @@ def test_views_work_in_notebooks_and_pass_the_generic_tests(project_copy):
     words = json.loads(file.read_text(encoding="utf-8"))
     del words[VIEWS[1].words.source]
     file.write_text(json.dumps(words), encoding="utf-8")
-    files = ["tests/server/test_words.py", "tests/server/test_links.py", "tests/frontend/test_scripts.py"]
+    files = [
+        "tests/server/test_translations.py",
+        "tests/server/test_links.py",
+        "tests/frontend/test_scripts.py",
+    ]
     arguments = ["-n", "0", "-q", "-p", "no:cacheprovider", "-k", "entropies or weighted", *files]
     code = (
         "import sys, vitviz, pytest; inspector = vitviz.load('vitviz-tiny');"

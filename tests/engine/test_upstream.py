@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import vitviz
 from tests.engine.constructions import CONSTRUCTIONS, QUICK, pixels_for
-from tests.engine.upstream_cases import MORE, WEIGHTS, terms_and_stream
+from tests.engine.upstream_cases import MORE_CONSTRUCTIONS, WEIGHTS, terms_and_stream
 from tests.shared import shared_file
 from tests.tiers import sweep
 from vitviz.analyses.effects import SIDES
@@ -119,7 +119,7 @@ class FrozenRun(TorchFunctionMode):
         return handed
 
 
-@sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
+@sweep("construction", [*CONSTRUCTIONS, *MORE_CONSTRUCTIONS], quick=QUICK)
 def test_contribution_equals_logit_change_without_component(construction):
     model, ledger, stream, basis = terms_and_stream(construction)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -157,7 +157,7 @@ def test_contribution_equals_logit_change_without_component(construction):
     )  # hooks of this test only, none of vitviz
 
 
-@sweep("construction", [*CONSTRUCTIONS, *MORE], quick=QUICK)
+@sweep("construction", [*CONSTRUCTIONS, *MORE_CONSTRUCTIONS], quick=QUICK)
 def test_scores_and_paths_sum_up_for_every_construction(construction):
     _, ledger, stream, basis = terms_and_stream(construction)
     attention = ledger.trace.layers[2]

@@ -1,1 +1,1 @@
-"""Two views as a stranger would add them, a map and a chart: a test copies the folders into a house."""
+"""Two example views of a third party, a map and a chart. A test copies them into a copy of the project."""
