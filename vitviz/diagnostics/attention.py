@@ -38,16 +38,14 @@ def uniform(subject: CheckSubject) -> Iterator[Finding]:
     yield verdict_of(
         "uniform_attention", "attention", share, MOST, sentence, sentence,
         "Attention maps of this model show nothing. Check that its weights are trained.", "explorer",
-        share=f"{share:.0%}",
-    )  # fmt: skip
+        share=f"{share:.0%}")  # fmt: skip
 
 
 def sinks(subject: CheckSubject) -> Iterator[Finding]:
     """Report the token that receives the most attention, without a verdict."""
     trace = subject.traces[0]
-    received = torch.stack(
-        [attention_received(trace, layer).double().mean(dim=0) for layer in range(len(trace.layers))]
-    )
+    layers = range(len(trace.layers))
+    received = torch.stack([attention_received(trace, layer).double().mean(dim=0) for layer in layers])
     received = received / received.sum(dim=1, keepdim=True)
     layer, token = divmod(int(received.argmax()), received.shape[1])
     names, share = trace.grid.prefix_names, received.max().item()
@@ -58,8 +56,7 @@ def sinks(subject: CheckSubject) -> Iterator[Finding]:
     yield stated(
         "sink", "attention", "number",
         "The token that receives the most attention is {token}, in {layer}: {share} of all.",
-        share, view="explorer", token=title, layer=layers_named([layer]), share=f"{share:.0%}",
-    )  # fmt: skip
+        share, view="explorer", token=title, layer=layers_named([layer]), share=f"{share:.0%}")  # fmt: skip
 
 
 def outliers(subject: CheckSubject) -> Iterator[Finding]:
@@ -80,8 +77,7 @@ def outliers(subject: CheckSubject) -> Iterator[Finding]:
         "No regular outlier tokens; the largest norm of a patch is {norm} times its layer's median.",
         "Maps may show speckles there instead of the object. Registers remove them (Darcet et al. 2024); read"
         " maps from earlier layers, or by gradients.", "tokens", severity="note", norm=f"{largest:.1f}",
-        layer=layers_named([min(begins, default=0)]),
-    )  # fmt: skip
+        layer=layers_named([min(begins, default=0)]))  # fmt: skip
 
 
 def collapse(subject: CheckSubject) -> Iterator[Finding]:
@@ -97,5 +93,4 @@ def collapse(subject: CheckSubject) -> Iterator[Finding]:
         "The patches' tokens are nearly equal after {layers}.",
         "The patches' tokens differ in every layer; the number is the largest share of their common part.",
         "Maps of these layers are almost the same for all patches.", "tokens", severity="note",
-        layers=layers_named(layers),
-    )  # fmt: skip
+        layers=layers_named(layers))  # fmt: skip

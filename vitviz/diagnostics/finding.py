@@ -40,12 +40,11 @@ class Finding:
     view: str = ""  # slug of the view that shows it
 
     def __str__(self) -> str:
-        number = "" if self.number is None else f" [{self.number:.3g}"
-        number += f", threshold {self.threshold:.3g}: {self.source}" if self.threshold is not None else ""
-        number += "]" if number else ""
-        advice = f" {self.advice}" if self.advice else ""
-        view = f" View: {self.view}." if self.view else ""
-        return f"{self.severity.upper()} ({self.group}) {self.sentence}{number}{advice}{view}"
+        limit = "" if self.threshold is None else f", threshold {self.threshold:.3g}: {self.source}"
+        number = "" if self.number is None else f"[{self.number:.3g}{limit}]"
+        view = f"View: {self.view}." if self.view else ""
+        parts = (f"{self.severity.upper()} ({self.group})", self.sentence, number, self.advice, view)
+        return " ".join(filter(None, parts))
 
 
 def stated(

@@ -39,8 +39,7 @@ def outputs(subject: CheckSubject) -> Iterator[Finding]:
         else "The classifier's {count} outputs have no labels.",
         "The classifier has {count} outputs with a label each.",
         "Give the labels in the order of the outputs: vitviz.load(..., labels=[...]).", severity="note",
-        source=BY_DEFINITION, count=count, labels=labels,
-    )  # fmt: skip
+        source=BY_DEFINITION, count=count, labels=labels)  # fmt: skip
 
 
 def head_type(subject: CheckSubject) -> Iterator[Finding]:
@@ -55,8 +54,7 @@ def head_type(subject: CheckSubject) -> Iterator[Finding]:
             "head_type", "head", yes, YES, "The sigmoids affirm {share} of all classes for an image.",
             "The sigmoids affirm {share} of all classes for an image.",
             "The head was probably trained with a softmax: head_type='softmax'.", "patches",
-            share=f"{yes:.1%}",
-        )  # fmt: skip
+            share=f"{yes:.1%}")  # fmt: skip
         return
     total = scores_of(logits, "sigmoid").sum(dim=-1).mean().item() / count
     yield verdict_of(
@@ -66,8 +64,7 @@ def head_type(subject: CheckSubject) -> Iterator[Finding]:
         "The logits' level is that of a softmax: as sigmoids they affirm {share} of the classes.",
         "If an image may have several labels, say head_type='sigmoid'. Some models with one label are trained"
         " so, and then this is no fault.", "patches", severity="note", below=True, yes=f"{total * count:.2g}",
-        count=count, share=f"{total:.0%}",
-    )  # fmt: skip
+        count=count, share=f"{total:.0%}")  # fmt: skip
 
 
 def contrast(logits: Float[Tensor, "image class"]) -> float:
@@ -96,8 +93,7 @@ def belongs(subject: CheckSubject) -> Iterator[Finding]:
         " these images have little to do with its classes.",
         "The likeliest class stands out among the others.",
         "Load classifier and backbone from one checkpoint; try images of the model's own kind.", "patches",
-        severity="note", below=True,
-    )  # fmt: skip
+        severity="note", below=True)  # fmt: skip
 
 
 def class_bias(subject: CheckSubject) -> Iterator[Finding]:
@@ -109,8 +105,7 @@ def class_bias(subject: CheckSubject) -> Iterator[Finding]:
     yield verdict_of(
         "class_bias", "head", largest, BIASED, "The bias of one class is far from those of the others.",
         "No class has an outlying bias.", "Train the classifier on shuffled images of all classes.",
-        "patches", severity="note",
-    )  # fmt: skip
+        "patches", severity="note")  # fmt: skip
 
 
 def probability_of_hits(confidences: Sequence[float]) -> Float64[np.ndarray, " count"]:
@@ -139,8 +134,7 @@ def labels(subject: CheckSubject) -> Iterator[Finding]:
             "{times} of {count} predictions are the true class's number {shift}: labels shifted.",
             times / len(known), 1 / 3, MEASURED,
             "Correct the numbers of the labels (counted from 0; a background class at the front?).",
-            times=times, count=len(known), shift=f"{shift:+d}",
-        )  # fmt: skip
+            times=times, count=len(known), shift=f"{shift:+d}")  # fmt: skip
         return
     yield verdict_of(
         "shuffled_labels", "head", as_few, UNLIKELY,

@@ -14,11 +14,12 @@ change I little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import isfinite, log
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -29,14 +30,8 @@ from vitviz.analyses.faithfulness.curves import t_quantile
 from vitviz.diagnostics.finding import Finding, layers_named, verdict_of
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.adapters.assumptions import NORMALISATIONS
+from vitviz.engine.formats import overrides
 from vitviz.engine.formats.inference import likely_heads
-from vitviz.engine.formats.overrides import (
-    ACTIVATIONS,
-    Overrides,
-    activation_name,
-    possible_block_forms,
-    possible_poolings,
-)
 from vitviz.errors import VitvizError
 from vitviz.traces.head_type import HeadType, scores_of
 from vitviz.traces.localized_text import LocalizedText
@@ -89,11 +84,8 @@ class Comparison:
         best = max(gains, key=gains.get)
         gain, error = gains[best]
         significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
-        source = LocalizedText(
-            "measured; paired t test over images, 5 % level, corrected for the number of alternatives:"
-            " {count}",
-            count=len(gains),
-        )
+        source = LocalizedText("measured; paired t test over images, 5 % level, corrected for the number of"
+                               " alternatives: {count}", count=len(gains))  # fmt: skip
         yield verdict_of(
             self.name, "input", gain, self.limit,
             "{setting}: the predictions carry {gain} nats more with {best}."
@@ -102,8 +94,7 @@ class Comparison:
             "{setting}: no alternative is better ({count} tried); the best is {best}.",
             self.advice if significant else "Check the model with more images.", self.view,
             severity="number" if not self.verdict else "serious" if significant else "note", source=source,
-            setting=self.setting, best=best, gain=f"{gain:.2f}", count=len(gains),
-        )  # fmt: skip
+            setting=self.setting, best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
 
     def gains(self, subject: CheckSubject) -> dict[str, tuple[float, float]]:
         """Return the gain of every alternative and the gain's standard error over images, by name."""
@@ -124,8 +115,7 @@ def informed(subject: CheckSubject) -> Iterator[Finding]:
         "The predictions are the same for all images.",
         "The predictions carry {carried} of {most} nats about which image it is.",
         "Check weights and preprocessing: the model is untrained, damaged, or sees no image.", "patches",
-        below=True, carried=f"{carried:.2f}", most=f"{most:.2f}",
-    )  # fmt: skip
+        below=True, carried=f"{carried:.2f}", most=f"{most:.2f}")  # fmt: skip
 
 
 def crop(subject: CheckSubject) -> Iterator[Finding]:
@@ -141,15 +131,13 @@ def crop(subject: CheckSubject) -> Iterator[Finding]:
         "padding", "input", padded, PADDED, "{share} of the input is padding around the image.",
         "{share} of the input is padding around the image.",
         "Crop images, unless the model was trained with padding.", "patches", severity="note",
-        source=LocalizedText("timm's ViTs are trained without padding"), share=f"{padded:.0%}",
-    )  # fmt: skip
+        source=LocalizedText("timm's ViTs are trained without padding"), share=f"{padded:.0%}")  # fmt: skip
     yield verdict_of(
         "crop", "input", share, CROPPED,
         "The model sees {share} of an image's shorter side; the rest is cut off.",
         "The model sees {share} of an image's shorter side.",
         "Resize images before the crop; objects may be cut off.", "patches", severity="note", below=True,
-        source=LocalizedText("timm's models use 0.875 or more"), share=f"{min(share, 1):.0%}",
-    )  # fmt: skip
+        source=LocalizedText("timm's models use 0.875 or more"), share=f"{min(share, 1):.0%}")  # fmt: skip
 
 
 def _normalisations(subject: CheckSubject) -> Alternatives:
@@ -157,22 +145,22 @@ def _normalisations(subject: CheckSubject) -> Alternatives:
     own = subject.inspector.preprocessing
     if own.channels != 3:
         return {}
-    statistics = {
+    usual = {name: NORMALISATIONS[name] for name in ("ImageNet", "one half", "none")}
+    changes = {
         LocalizedText(
             "the normalisation {name} (mean {mean}, std {std})",
-            name=name, mean=f"{usual.mean[0]:.3g}", std=f"{usual.std[0]:.3g}",
-        ): (usual.mean, usual.std)
-        for name in ("ImageNet", "one half", "none")
-        if (usual := NORMALISATIONS[name]).mean != own.mean
+            name=name, mean=f"{one.mean[0]:.3g}", std=f"{one.std[0]:.3g}",
+        ): (one.mean, one.std)
+        for name, one in usual.items() if one.mean != own.mean
     }  # fmt: skip
     for factor, name in (
         (255.0, LocalizedText("values from 0 to 1 (mean and std 255 times larger)")),
         (1 / 255, LocalizedText("values from 0 to 255 (mean and std 255 times smaller)")),
     ):
-        statistics[name] = tuple(tuple(factor * value for value in values) for values in (own.mean, own.std))
+        changes[name] = tuple(tuple(factor * value for value in values) for values in (own.mean, own.std))
     alternatives = {
         name: partial(subject.outputs, preprocessing=replace(own, mean=mean, std=std))
-        for name, (mean, std) in statistics.items()
+        for name, (mean, std) in changes.items()
     }
     reverse = partial(subject.outputs, arrange=lambda values: values.flip(2))
     return {**alternatives, LocalizedText("channels in the order BGR"): reverse}
@@ -189,33 +177,20 @@ def _orientations(subject: CheckSubject) -> Alternatives:
     }
 
 
-def _position_orders(subject: CheckSubject) -> Alternatives:
-    """The position table mirrored, transposed, rotated, and with its first row last."""
-    table, grid = getattr(subject.model, "pos_embed", None), subject.inspector.grid()
-    if not isinstance(table, nn.Parameter) or table.ndim != 3:
-        return {}
-    prefix = table.shape[1] - grid.patches
-
-    def rearranged(change: Callable[[Tensor], Tensor]) -> Tensor:
-        cells = change(table[:, prefix:].unflatten(1, (grid.rows, grid.cols))).flatten(1, 2)
-        return torch.cat([table[:, :prefix], cells], dim=1)
-
-    tables = {
-        LocalizedText("rows in reverse order"): rearranged(lambda cells: cells.flip(1)),
-        LocalizedText("rows and columns in reverse order"): rearranged(lambda cells: cells.flip(1, 2)),
-    }
-    if grid.rows == grid.cols:
-        exchanged = rearranged(lambda cells: cells.transpose(1, 2))
-        tables[LocalizedText("rows and columns exchanged")] = exchanged
-    if prefix == 1:
-        tables[LocalizedText("the table's last entry for the class token")] = table.roll(1, dims=1)
-    return {name: _replaced(subject, "pos_embed", other) for name, other in tables.items()}
+def _parameter(subject: CheckSubject, path: str, axes: int | None = None) -> nn.Parameter | None:
+    """Return the parameter at a path of the model; None if there is none or it has another number of axes."""
+    found = reduce(lambda module, name: getattr(module, name, None), path.split("."), subject.model)
+    return found if isinstance(found, nn.Parameter) and found.ndim == (axes or found.ndim) else None
 
 
-def _replaced(subject: CheckSubject, name: str, value: Tensor) -> Callable[[], Tensor]:
-    """Return a function that computes the outputs with another value of one parameter of the model."""
-    path, _, own = name.rpartition(".")
-    return partial(subject.outputs, lambda model: _assign(model.get_submodule(path), own, value))
+def _replaced(subject: CheckSubject, path: str, values: Mapping[str, Tensor]) -> Alternatives:
+    """Return the alternatives with other values of one parameter of the model, by name."""
+    module, _, own = path.rpartition(".")
+
+    def change(value: Tensor, model: nn.Module) -> None:
+        _assign(model.get_submodule(module), own, value)
+
+    return {name: partial(subject.outputs, partial(change, value)) for name, value in values.items()}
 
 
 def _assign(module: nn.Module, name: str, value: Tensor) -> None:
@@ -223,103 +198,117 @@ def _assign(module: nn.Module, name: str, value: Tensor) -> None:
     setattr(module, name, nn.Parameter(value.contiguous(), requires_grad=False))
 
 
+def _position_orders(subject: CheckSubject) -> Alternatives:
+    """The position table mirrored, transposed, rotated, and with its first row last."""
+    table, grid = _parameter(subject, "pos_embed", 3), subject.inspector.grid()
+    if table is None:
+        return {}
+    prefix = table.shape[1] - grid.patches
+    cells = table[:, prefix:].unflatten(1, (grid.rows, grid.cols))
+    orders = {
+        LocalizedText("rows in reverse order"): cells.flip(1),
+        LocalizedText("rows and columns in reverse order"): cells.flip(1, 2),
+    }
+    if grid.rows == grid.cols:
+        orders[LocalizedText("rows and columns exchanged")] = cells.transpose(1, 2)
+    tables = {name: torch.cat([table[:, :prefix], one.flatten(1, 2)], dim=1) for name, one in orders.items()}
+    if prefix == 1:
+        tables[LocalizedText("the table's last entry for the class token")] = table.roll(1, dims=1)
+    return _replaced(subject, "pos_embed", tables)
+
+
 def _patch_filters(subject: CheckSubject) -> Alternatives:
     """The filters of the patch embedding with their axes in another order."""
-    weight = getattr(getattr(getattr(subject.model, "patch_embed", None), "proj", None), "weight", None)
-    if not isinstance(weight, nn.Parameter) or weight.ndim != 4:
+    weight = _parameter(subject, "patch_embed.proj.weight", 4)
+    if weight is None:
         return {}
-    size = {"c": weight.shape[1], "h": weight.shape[2], "w": weight.shape[3]}
-    joint = weight.flatten(1)
+    channels, rows, cols = weight.shape[1:]
+    last = rearrange(weight.flatten(1), "n (h w c) -> n c h w", c=channels, h=rows)
     filters = {
         LocalizedText("filters whose rows are in reverse order"): weight.flip(2),
         LocalizedText("filters whose columns are in reverse order"): weight.flip(3),
-        LocalizedText("filters stored with the channels last"): rearrange(
-            joint, "n (h w c) -> n c h w", **size
-        ),
+        LocalizedText("filters stored with the channels last"): last,
     }
-    if size["h"] == size["w"]:
+    if rows == cols:
         filters[LocalizedText("filters whose rows and columns are exchanged")] = weight.transpose(2, 3)
-    return {name: _replaced(subject, "patch_embed.proj.weight", other) for name, other in filters.items()}
+    return _replaced(subject, "patch_embed.proj.weight", filters)
 
 
 def _class_tokens(subject: CheckSubject) -> Alternatives:
     """Zeros: a foreign class token is worse than none."""
-    token = getattr(subject.model, "cls_token", None)
-    if not isinstance(token, nn.Parameter):
-        return {}
-    zeros = _replaced(subject, "cls_token", torch.zeros_like(token))
-    return {LocalizedText("zeros in its place"): zeros}
+    token = _parameter(subject, "cls_token")
+    zeros = {} if token is None else {LocalizedText("zeros in its place"): torch.zeros_like(token)}
+    return _replaced(subject, "cls_token", zeros)
+
+
+def _ordered(*order: int) -> Callable[[Tensor, int], Tensor]:
+    """Return a function that puts the three parts of a joint matrix in another order."""
+    return lambda joint, heads: torch.cat([joint.chunk(3)[part] for part in order])
+
+
+def _regrouped(pattern: str) -> Callable[[Tensor, int], Tensor]:
+    """Return a function that sorts the rows of a joint matrix, which are in the order `pattern`."""
+    pattern = f"{pattern} ... -> (part head dim) ..."
+    return lambda joint, heads: rearrange(joint, pattern, part=3, head=heads)
+
+
+def _scaled(sign: int) -> Callable[[Tensor, int], Tensor]:
+    """Return a function that multiplies the queries by (head dimension)^(sign / 2)."""
+
+    def scale(joint: Tensor, heads: int) -> Tensor:
+        query, *others = joint.chunk(3)
+        return torch.cat([(joint.shape[0] / 3 / heads) ** (sign / 2) * query, *others])
+
+    return scale
 
 
 def _attention_weights(subject: CheckSubject) -> Alternatives:
     """Other orders of the joint matrix of queries, keys and values, other scales, a transposed projection."""
-    attentions = [block.attn for block in subject.model.blocks]
-    if not all(
-        isinstance(getattr(attention, "qkv", None), nn.Linear)
-        and isinstance(getattr(attention, "q_norm", None), nn.Identity | None)
-        for attention in attentions
-    ):
-        return {}
+    for attention in (block.attn for block in subject.model.blocks):
+        normed = not isinstance(getattr(attention, "q_norm", None), nn.Identity | None)
+        if normed or not isinstance(getattr(attention, "qkv", None), nn.Linear):
+            return {}
 
     def change(layers: range, arrange: Callable[[Tensor, int], Tensor], model: nn.Module) -> None:
-        for layer in layers:
-            joint, heads = model.blocks[layer].attn.qkv, model.blocks[layer].attn.num_heads
-            for name in ("weight", "bias"):
-                if (parameter := getattr(joint, name)) is not None:
-                    _assign(joint, name, arrange(parameter, heads))
+        for attention in (model.blocks[layer].attn for layer in layers):
+            for name, parameter in attention.qkv.named_parameters():
+                _assign(attention.qkv, name, arrange(parameter, attention.num_heads))
 
-    def ordered(order: tuple[int, int, int], joint: Tensor, heads: int) -> Tensor:
-        return torch.cat([joint.chunk(3)[i] for i in order])
-
-    def regrouped(pattern: str, joint: Tensor, heads: int) -> Tensor:
-        return rearrange(joint, f"{pattern} ... -> (part head dim) ...", part=3, head=heads)
-
-    def scaled(sign: int, joint: Tensor, heads: int) -> Tensor:
-        factor = (joint.shape[0] / 3 / heads) ** (sign / 2)
-        return torch.cat([factor * joint.chunk(3)[0], *joint.chunk(3)[1:]])
-
-    def transposed(model: nn.Module) -> None:
+    def transpose(model: nn.Module) -> None:
         for block in model.blocks:
             _assign(block.attn.proj, "weight", block.attn.proj.weight.T)
 
-    count = len(attentions)
-    whole, swap = range(count), partial(ordered, (1, 0, 2))
     changes = {
-        LocalizedText("queries and keys exchanged in all layers"): swap,
-        LocalizedText("keys and values exchanged"): partial(ordered, (0, 2, 1)),
-        LocalizedText("queries and values exchanged"): partial(ordered, (2, 1, 0)),
-        LocalizedText("the QKV matrix in the order key, value, query"): partial(ordered, (2, 0, 1)),
-        LocalizedText("the QKV matrix in the order value, query, key"): partial(ordered, (1, 2, 0)),
-        LocalizedText("the QKV matrix grouped by head"): partial(regrouped, "(head part dim)"),
-        LocalizedText("the QKV matrix with interleaved queries, keys and values"): partial(
-            regrouped, "(head dim part)"
-        ),
-        LocalizedText("attention scores multiplied by the square root of the head dimension"): partial(
-            scaled, 1
-        ),
-        LocalizedText("attention scores divided by the square root of the head dimension"): partial(
-            scaled, -1
-        ),
-    }
-    variants = {name: partial(change, whole, arrange) for name, arrange in changes.items()}
-    for layer in whole:
+        LocalizedText("queries and keys exchanged in all layers"): _ordered(1, 0, 2),
+        LocalizedText("keys and values exchanged"): _ordered(0, 2, 1),
+        LocalizedText("queries and values exchanged"): _ordered(2, 1, 0),
+        LocalizedText("the QKV matrix in the order key, value, query"): _ordered(2, 0, 1),
+        LocalizedText("the QKV matrix in the order value, query, key"): _ordered(1, 2, 0),
+        LocalizedText("the QKV matrix grouped by head"): _regrouped("(head part dim)"),
+        LocalizedText("the QKV matrix with interleaved queries, keys and values"):
+            _regrouped("(head dim part)"),
+        LocalizedText("attention scores multiplied by the square root of the head dimension"): _scaled(1),
+        LocalizedText("attention scores divided by the square root of the head dimension"): _scaled(-1),
+    }  # fmt: skip
+    layers = range(len(subject.model.blocks))
+    variants = {name: partial(change, layers, arrange) for name, arrange in changes.items()}
+    for layer in layers:
         name = LocalizedText("queries and keys exchanged in {layers}", layers=layers_named([layer]))
-        variants[name] = partial(change, range(layer, layer + 1), swap)
-    variants[LocalizedText("transposed output projections")] = transposed
+        variants[name] = partial(change, range(layer, layer + 1), _ordered(1, 0, 2))
+    variants[LocalizedText("transposed output projections")] = transpose
     return {name: partial(subject.outputs, variant) for name, variant in variants.items()}
 
 
 def _layer_orders(subject: CheckSubject) -> Alternatives:
     """The layers in reverse order, and restored from the order of their names as text."""
-    count = len(subject.model.blocks)
-    text = sorted(range(count), key=str)  # 0, 1, 10, 11, 2, …
-    orders = {LocalizedText("the layers in reverse order"): range(count)[::-1]}
-    if count > 10:
-        orders[LocalizedText("the layers sorted by number instead of alphabetically")] = [
-            text.index(layer) for layer in range(count)
-        ]
+    layers = range(len(subject.model.blocks))
+    text = sorted(layers, key=str)  # 0, 1, 10, 11, 2, …
+    orders = {LocalizedText("the layers in reverse order"): layers[::-1]}
+    if len(layers) > 10:
+        name = LocalizedText("the layers sorted by number instead of alphabetically")
+        orders[name] = list(map(text.index, layers))
 
-    def arrange(order, model: nn.Module) -> None:
+    def arrange(order: Sequence[int], model: nn.Module) -> None:
         model.blocks = nn.Sequential(*(model.blocks[layer] for layer in order))
 
     return {name: partial(subject.outputs, partial(arrange, order)) for name, order in orders.items()}
@@ -332,77 +321,60 @@ def _norm_placements(subject: CheckSubject) -> Alternatives:
         for block in model.blocks:
             block.norm1, block.norm2 = block.norm2, block.norm1
 
-    forms = [Overrides(block=form) for form in possible_block_forms(subject.model)[1:]]
-    if not all(hasattr(block, "norm1") and hasattr(block, "norm2") for block in subject.model.blocks):
-        return _alternatives_of(subject, forms)
-    exchanged = LocalizedText("the two norms of every block exchanged")
-    return {**_alternatives_of(subject, forms), exchanged: partial(subject.outputs, exchange)}
+    placements = _other_settings("block", overrides.possible_block_forms(subject.model)[1:], subject)
+    if all(hasattr(block, "norm1") and hasattr(block, "norm2") for block in subject.model.blocks):
+        name = LocalizedText("the two norms of every block exchanged")
+        placements[name] = partial(subject.outputs, exchange)
+    return placements
 
 
-def _alternatives_of(subject: CheckSubject, changes: list[Overrides]) -> Alternatives:
-    """Return the model's outputs under each change of settings, as functions, by the change's text."""
-    return {
-        change.text(): partial(subject.outputs, partial(change.applied, name=subject.name))
-        for change in changes
-    }
+def _other_settings(name: str, values: Iterable[Any], subject: CheckSubject) -> dict[str, Callable]:
+    """Return the alternatives with other values of one of the model's settings, by the change's text."""
+    changes = [overrides.Overrides(**{name: value}) for value in values]
+    applied = {change.text(): partial(change.applied, name=subject.name) for change in changes}
+    return {text: partial(subject.outputs, change) for text, change in applied.items()}
 
 
 def _head_counts(subject: CheckSubject) -> Alternatives:
     """Return the alternatives with other plausible numbers of heads than the model's own."""
-    attention = getattr(subject.model.blocks[0], "attn", None)
-    own, usual = getattr(attention, "num_heads", None), likely_heads(subject.model.embed_dim)
-    return _alternatives_of(subject, [Overrides(heads=count) for count in usual if count != own])
+    own = getattr(getattr(subject.model.blocks[0], "attn", None), "num_heads", None)
+    usual = likely_heads(subject.model.embed_dim)
+    return _other_settings("heads", [count for count in usual if count != own], subject)
 
 
 def _poolings(subject: CheckSubject) -> Alternatives:
     """Return the alternatives with every other pooling that fits the model's tensors."""
-    return _alternatives_of(subject, [Overrides(pool=pool) for pool in possible_poolings(subject.model)[1:]])
+    return _other_settings("pool", overrides.possible_poolings(subject.model)[1:], subject)
 
 
 def _activations(subject: CheckSubject) -> Alternatives:
     """Return the alternatives with each other activation in the MLPs; {} if the own is unknown."""
-    own = activation_name(getattr(getattr(subject.model.blocks[0], "mlp", None), "act", None))
-    others = [name for name in ACTIVATIONS if own and name != own]
-    return _alternatives_of(subject, [Overrides(activation=name) for name in others])
+    own = overrides.activation_name(getattr(getattr(subject.model.blocks[0], "mlp", None), "act", None))
+    others = [name for name in overrides.ACTIVATIONS if own and name != own]
+    return _other_settings("activation", others, subject)
 
 
 COMPARISONS = (
-    Comparison(
-        "normalisation", LocalizedText("Normalisation"),
-        "Give the normalisation that the model was trained with: {best}.", _normalisations, "patches",
-    ),
-    Comparison(
-        "orientation", LocalizedText("Orientation"),
-        "Check the orientation of the images. Best alternative: {best}.", _orientations, "patches",
-    ),
-    Comparison(
-        "patch_filters", LocalizedText("Patch embedding"),
-        "Convert the patch embedding again: the axes of its filters are in another order ({best}).",
-        _patch_filters, "filters",
-    ),
-    Comparison(
-        "position_order", LocalizedText("Position table"),
-        "Load the position table again; its patches are stored in another order ({best}).",
-        _position_orders, "positions",
-    ),
-    Comparison(
-        "class_token", LocalizedText("Class token"),
-        "Load the class token again; the present one belongs to another model or was not loaded.",
-        _class_tokens,
-    ),
-    Comparison(
-        "attention_weights", LocalizedText("Attention weights"),
-        "Convert the attention weights again. Best alternative: {best}.", _attention_weights, "explorer",
-        MANY,
-    ),
-    Comparison(
-        "layer_order", LocalizedText("Order of the layers"),
-        "Convert the layers again. Best alternative: {best}.", _layer_orders, "explorer",
-    ),
-    Comparison(
-        "norms", LocalizedText("Placement of the norms"),
-        "Convert the norm layers again. Best alternative: {best}.", _norm_placements,
-    ),
+    Comparison("normalisation", LocalizedText("Normalisation"),
+               "Give the normalisation that the model was trained with: {best}.", _normalisations, "patches"),
+    Comparison("orientation", LocalizedText("Orientation"),
+               "Check the orientation of the images. Best alternative: {best}.", _orientations, "patches"),
+    Comparison("patch_filters", LocalizedText("Patch embedding"),
+               "Convert the patch embedding again: the axes of its filters are in another order ({best}).",
+               _patch_filters, "filters"),
+    Comparison("position_order", LocalizedText("Position table"),
+               "Load the position table again; its patches are stored in another order ({best}).",
+               _position_orders, "positions"),
+    Comparison("class_token", LocalizedText("Class token"),
+               "Load the class token again; the present one belongs to another model or was not loaded.",
+               _class_tokens),
+    Comparison("attention_weights", LocalizedText("Attention weights"),
+               "Convert the attention weights again. Best alternative: {best}.", _attention_weights,
+               "explorer", MANY),
+    Comparison("layer_order", LocalizedText("Order of the layers"),
+               "Convert the layers again. Best alternative: {best}.", _layer_orders, "explorer"),
+    Comparison("norms", LocalizedText("Placement of the norms"),
+               "Convert the norm layers again. Best alternative: {best}.", _norm_placements),
     Comparison("pooling", LocalizedText("Pooling"), "Load the model with {best}.", _poolings),
     # without a verdict: DeiT-Tiny gains 0.1 nats with QuickGELU and 0.09 with twice its heads
     Comparison("activation", LocalizedText("Activation"), "", _activations, verdict=False),

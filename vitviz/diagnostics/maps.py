@@ -54,8 +54,7 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
             "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
             below=True, source=LocalizedText(LIMIT),
             title=TITLES[subject.method], baseline=baselines[other], mean=f"{100 * mean:.1f}",
-            error=f"{100 * error:.1f}", count=count,
-        )  # fmt: skip
+            error=f"{100 * error:.1f}", count=count)  # fmt: skip
 
 
 def specific(subject: CheckSubject) -> Iterator[Finding]:
@@ -90,5 +89,4 @@ def randomised(subject: CheckSubject) -> Iterator[Finding]:
         "{title} changes when weights are randomised: correlation {correlations} for the head, half of the"
         " blocks, all.",
         "Choose another method.", "trial", severity="note", title=TITLES[subject.method],
-        correlations=", ".join(f"{value:.2f}" for value in values),
-    )  # fmt: skip
+        correlations=", ".join(f"{value:.2f}" for value in values))  # fmt: skip

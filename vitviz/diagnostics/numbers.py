@@ -24,8 +24,7 @@ def determinism(subject: CheckSubject) -> Iterator[Finding]:
     yield verdict_of(
         "not_deterministic", "numbers", change, CHANGE, "Two passes on one image give different results.",
         "Two passes on one image agree.", "Switch off dropout and sampling: model.eval().",
-        source=ROUNDING,
-    )  # fmt: skip
+        source=ROUNDING)  # fmt: skip
 
 
 def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
@@ -34,8 +33,7 @@ def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
     yield verdict_of(
         "float16_overflow", "numbers", largest, OVERFLOW, "Activations are too large for float16.",
         "Activations fit into float16.", "Compute in float32 or bfloat16.", "tokens", severity="note",
-        source=LocalizedText("largest float16 number"),
-    )  # fmt: skip
+        source=LocalizedText("largest float16 number"))  # fmt: skip
 
 
 def balance(subject: CheckSubject) -> Iterator[Finding]:
@@ -47,8 +45,7 @@ def balance(subject: CheckSubject) -> Iterator[Finding]:
         "unbalanced", "numbers", gap / max(trace.size, torch.finfo(torch.float32).tiny), GAP,
         "The contributions of heads and MLPs do not add up to the logit.",
         "The contributions of heads and MLPs add up to the logit.", "Report this model: its form is not"
-        " understood.", "evidence", source=ROUNDING,
-    )  # fmt: skip
+        " understood.", "evidence", source=ROUNDING)  # fmt: skip
 
 
 def precision(subject: CheckSubject) -> Iterator[Finding]:
@@ -58,5 +55,4 @@ def precision(subject: CheckSubject) -> Iterator[Finding]:
         yield stated(
             "deviation", "numbers", "number", "{dtype} changes a probability by up to {change}.",
             deviation.classes, view="patches", dtype=subject.inspector.dtype,
-            change=f"{deviation.classes:.2g}",
-        )  # fmt: skip
+            change=f"{deviation.classes:.2g}")  # fmt: skip

@@ -43,10 +43,8 @@ def images_of(inspector: Inspector, images: Any, limit: int = LIMIT) -> list[Che
         VitvizError: The source has no image.
     """
     if images is None:
-        return [
-            CheckedImage(sample_image(sample.name), frozenset(sample.truth(inspector.labels)))
-            for sample in samples()
-        ]
+        truths = {sample.name: frozenset(sample.truth(inspector.labels)) for sample in samples()}
+        return [CheckedImage(sample_image(name), truth) for name, truth in truths.items()]
     items = list(source_of(images))
     if not items:
         raise VitvizError("There is no image to check the model with. Hand in one or more, or none at all.")
@@ -54,11 +52,7 @@ def images_of(inspector: Inspector, images: Any, limit: int = LIMIT) -> list[Che
     selected = [items[int(i * step)] for i in range(min(limit, len(items)))]
     outputs = int(getattr(inspector.model, "num_classes", 0) or 0)
     labels = Labels(len(inspector.labels) or outputs, inspector.labels)
-    numbers = [labels.number(item.label) for item in selected]
-    return [
-        CheckedImage(item.picture, frozenset() if number is None else frozenset({number}))
-        for item, number in zip(selected, numbers, strict=True)
-    ]
+    return [CheckedImage(one.picture, frozenset({labels.number(one.label)} - {None})) for one in selected]
 
 
 @dataclass(frozen=True)
@@ -90,9 +84,8 @@ class CheckSubject:
         """Input values from 0 to 1 of every image and of its mirror image."""
         plain = self.inspector.preprocessing
         plain = replace(plain, mean=(0.0,) * plain.channels, std=(1.0,) * plain.channels)
-        images = torch.stack(
-            [prepare(open_for(checked.image, plain), plain).tensor for checked in self.images]
-        )
+        tensors = [prepare(open_for(checked.image, plain), plain).tensor for checked in self.images]
+        images = torch.stack(tensors)
         return torch.stack([images, images.flip(-1)])
 
     def inputs(
@@ -116,12 +109,8 @@ class CheckSubject:
             model = copies.copy_sharing_weights(model)
             change(model)
             model.eval()
-        batch = max(1, AT_ONCE // self.inspector.grid().tokens)
-        return (
-            outputs_of_batches(model, inputs.flatten(0, 1).split(batch))
-            .float()
-            .unflatten(0, inputs.shape[:2])
-        )
+        batches = inputs.flatten(0, 1).split(max(1, AT_ONCE // self.inspector.grid().tokens))
+        return outputs_of_batches(model, batches).float().unflatten(0, inputs.shape[:2])
 
     @cached_property
     def own_outputs(self) -> Float[Tensor, "view image output"]:

@@ -43,15 +43,12 @@ VALUES = 256  # different values of 8 bits
 
 def finite(subject: CheckSubject) -> Iterator[Finding]:
     """Find weights that are NaN or infinite."""
-    counts = {
-        name: int((~parameter.isfinite()).sum()) for name, parameter in subject.model.named_parameters()
-    }
+    counts = {name: int((~value.isfinite()).sum()) for name, value in subject.model.named_parameters()}
     wrong, total = [name for name, count in counts.items() if count], sum(counts.values())
     yield verdict_of(
         "not_finite", "weights", total, 0, "{count} weights are NaN or infinite, in {names}.",
         "All weights are finite.", "Export the weights again, in float32.", source=BY_DEFINITION,
-        count=total, names=", ".join(wrong[:3]),
-    )  # fmt: skip
+        count=total, names=", ".join(wrong[:3]))  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -83,59 +80,48 @@ def _relative_distance(values: Tensor, mean: Tensor) -> float:
 def matrices(model: nn.Module) -> Iterator[tuple[str, Float[Tensor, "row col"]]]:
     """Yield the weight matrices of a model by name; joint query, key and value matrices one by one."""
     for name, module in model.named_modules():
-        weight = getattr(module, "weight", None)
-        if not isinstance(module, nn.Linear | nn.Conv2d) or weight is None:
+        if not isinstance(module, nn.Linear | nn.Conv2d) or getattr(module, "weight", None) is None:
             continue
-        flat = weight.flatten(1)
-        parts = flat.chunk(3) if name.endswith("qkv") else (flat,)
-        names = [f"{name} ({part})" for part in ("query", "key", "value")] if len(parts) > 1 else [name]
-        yield from zip(names, parts, strict=True)
+        joint = name.endswith("qkv")
+        names = [f"{name} ({part})" for part in ("query", "key", "value")] if joint else [name]
+        yield from zip(names, module.weight.flatten(1).chunk(len(names)), strict=True)
 
 
 def initial(subject: CheckSubject) -> Iterator[Finding]:
     """Find weight matrices that are constant or have the singular values of a random matrix."""
-    constant, untrained, tested, nearest = [], [], 0, float("inf")
+    constant, ratios = [], {}
     for name, matrix in matrices(subject.model):
         cancellation.check()
         if min(matrix.shape) < LEAST:
             continue
-        tested += 1
         if matrix.std() == 0:
             constant.append(name)
             continue
         mean, spread = random_values(*matrix.shape)
-        ratio = _relative_distance(singular_values(matrix), mean) / spread
-        nearest = min(nearest, ratio)
-        if ratio < TIMES:
-            untrained.append(name)
+        ratios[name] = _relative_distance(singular_values(matrix), mean) / spread
+    tested, untrained = len(constant) + len(ratios), [name for name, ratio in ratios.items() if ratio < TIMES]
     source = LocalizedText("{count} random matrices of each shape", count=DRAWS)
     counts = {"count": len(untrained), "tested": tested, "names": ", ".join(untrained[:6])}
     if constant:
         yield stated(
             "constant_weights", "weights", "serious", "All values are equal in {names}.", len(constant), 0,
-            BY_DEFINITION, "Load the weights again: these were not filled.", names=", ".join(constant[:3]),
-        )  # fmt: skip
-    if tested and len(untrained) > UNTRAINED * tested:
+            BY_DEFINITION, "Load the weights again: these were not filled.",
+            names=", ".join(constant[:3]))  # fmt: skip
+    if len(untrained) > UNTRAINED * tested:
         yield stated(
             "untrained", "weights", "serious",
             "The model is untrained: {count} of {tested} weight matrices are random.",
-            len(untrained) / tested, UNTRAINED, source, "Load trained weights.", "filters", **counts,
-        )  # fmt: skip
-    elif untrained:
-        patches = all(name.startswith("patch_embed") for name in untrained)
-        yield stated(
-            "initial_weights", "weights", "note" if patches else "serious",
+            len(untrained) / tested, UNTRAINED, source, "Load trained weights.", "filters",
+            **counts)  # fmt: skip
+    elif tested:
+        patches = bool(untrained) and all(name.startswith("patch_embed") for name in untrained)
+        yield verdict_of(
+            "initial_weights", "weights", min(ratios.values(), default=float("inf")), TIMES,
             "{count} of {tested} weight matrices have random values: {names}.",
-            nearest, TIMES, source,
+            "All {tested} weight matrices are trained.",
             "MoCo v3 keeps a random patch embedding; otherwise load the missing weights." if patches
             else "Load the missing weights, or train these layers.", "filters" if patches else "",
-            **counts,
-        )  # fmt: skip
-    elif tested:
-        yield stated(
-            "initial_weights", "weights", "number", "All {tested} weight matrices are trained.", nearest,
-            TIMES, source, **counts,
-        )  # fmt: skip
+            severity="note" if patches else "serious", below=True, source=source, **counts)  # fmt: skip
 
 
 def heads(subject: CheckSubject) -> Iterator[Finding]:
@@ -158,14 +144,12 @@ def heads(subject: CheckSubject) -> Iterator[Finding]:
         "dead_heads", "weights", smallest, DEAD, "Heads that write nothing: {heads}.",
         "Every head writes to the residual stream; the number is the weakest head's part of its layer's"
         " median.", "Compare with the original weights. A pruned head is no fault.", "evidence", below=True,
-        heads=", ".join(dead[:6]),
-    )  # fmt: skip
+        heads=", ".join(dead[:6]))  # fmt: skip
     yield verdict_of(
         "equal_heads", "weights", nearest, EQUAL, "Heads that write the same: {heads}.",
         "No two heads of a layer write the same; the number is the largest cosine.",
         "Compare with the original weights: a slice was copied twice.", "explorer",
-        heads=", ".join(equal[:6]),
-    )  # fmt: skip
+        heads=", ".join(equal[:6]))  # fmt: skip
 
 
 def constants(subject: CheckSubject) -> Iterator[Finding]:
@@ -179,8 +163,7 @@ def constants(subject: CheckSubject) -> Iterator[Finding]:
         "No bias or norm vector is constant ({tested} tested).",
         "Load these parameters. The file may use other names for them.",
         severity="serious" if share > MANY_CONSTANT else "note", source=BY_DEFINITION, count=len(same),
-        tested=len(vectors), names=", ".join(same[:6]),
-    )  # fmt: skip
+        tested=len(vectors), names=", ".join(same[:6]))  # fmt: skip
 
 
 def channels(subject: CheckSubject) -> Iterator[Finding]:
@@ -210,15 +193,13 @@ def repeated(subject: CheckSubject) -> Iterator[Finding]:
         "{count} weight matrices are copies of another matrix: {names}.",
         "No two weight matrices are equal.",
         "Convert the checkpoint again. Weights shared by design are not an error.", severity="note",
-        source=BY_DEFINITION, count=len(pairs), names=", ".join(pairs[:3]),
-    )  # fmt: skip
+        source=BY_DEFINITION, count=len(pairs), names=", ".join(pairs[:3]))  # fmt: skip
 
 
 def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
     """Find weight matrices that are quantised, or rounded to half precision while others were not."""
-    rounded, whole, quantised = [], [], []
+    rounded, whole, quantised, kinds = [], [], [], (torch.float16, torch.bfloat16)
     for name, matrix in matrices(subject.model):
-        kinds = (torch.float16, torch.bfloat16)
         half = any(torch.equal(matrix, matrix.to(kind).to(matrix.dtype)) for kind in kinds)
         (rounded if half else whole).append(name)
         values = matrix[0].unique().numel()
@@ -228,8 +209,7 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
             "quantised", "weights", "note",
             "{count} weight matrices are quantised: at most {values} distinct values per row.",
             max(quantised), VALUES, BY_DEFINITION, "Compare predictions with those of the original weights.",
-            count=len(quantised), values=max(quantised),
-        )  # fmt: skip
+            count=len(quantised), values=max(quantised))  # fmt: skip
     few = min(rounded, whole, key=len)
     mixed = len(few) / max(1, len(rounded) + len(whole))
     kind = LocalizedText("half precision") if rounded else "float32"
@@ -239,8 +219,7 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
         if few is rounded else "{count} weight matrices are in float32, unlike the others: {names}.",
         "All weight matrices are stored in {kind}.",
         "Export all weights in one precision, unless that was intended.", severity="note",
-        source=BY_DEFINITION, count=len(few), names=", ".join(few[:3]), kind=kind,
-    )  # fmt: skip
+        source=BY_DEFINITION, count=len(few), names=", ".join(few[:3]), kind=kind)  # fmt: skip
 
 
 def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float:
@@ -252,8 +231,9 @@ def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float
     cosines = position_similarity(table - table.mean(dim=0), grid).double()
     whole = rearrange(cosines, "row col row2 col2 -> (row col) (row2 col2)")
     number = torch.arange(grid.patches).view(grid.rows, grid.cols)
-    pairs = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
-    near = torch.cat([whole[first.flatten(), second.flatten()] for first, second in pairs])
+    near = torch.cat(
+        [whole[number[1:], number[:-1]].flatten(), whole[number[:, 1:], number[:, :-1]].flatten()]
+    )
     others = whole[~torch.eye(grid.patches, dtype=torch.bool)]
     return (near.mean() - others.mean()).item()
 
@@ -266,15 +246,13 @@ def positions(subject: CheckSubject) -> Iterator[Finding]:
     if table.std(dim=0).max() == 0:
         yield stated(
             "no_positions", "weights", "serious", "The position table is the same for every patch.", 0.0, 0.0,
-            BY_DEFINITION, "Load the position embedding.", "positions",
-        )  # fmt: skip
+            BY_DEFINITION, "Load the position embedding.", "positions")  # fmt: skip
         return
     yield verdict_of(
         "random_positions", "weights", position_structure(table, grid), STRUCTURE,
         "The position table has no structure: neighbours are no more similar than other patches.",
         "Position embeddings of neighbouring patches are similar.", "Load the trained position embedding.",
-        "positions", below=True,
-    )  # fmt: skip
+        "positions", below=True)  # fmt: skip
     note = subject.inspector.checkpoint.note
     if "resampled" in note:
         yield Finding("resized_positions", "weights", "note", note, view="positions")

@@ -20,12 +20,11 @@ TEXTS = ("sentence", "source", "advice")
 
 def public(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings whose sentences, such as those of errors, contain no path on the server."""
-    return tuple(
-        finding
-        if isinstance(finding.sentence, LocalizedText)
-        else replace(finding, sentence=without_paths(finding.sentence))
-        for finding in findings
-    )
+
+    def plain(sentence: str) -> str:
+        return sentence if isinstance(sentence, LocalizedText) else without_paths(sentence)
+
+    return tuple(replace(finding, sentence=plain(finding.sentence)) for finding in findings)
 
 
 def finding_json(finding: Finding, say: Callable[[str], Any] = str) -> dict[str, Any]:
@@ -53,5 +52,4 @@ def file(service: AnalysisService, key: str, name: str, given: Mapping[str, str]
     made = {"report.html": report.html, "report.csv": report.csv}
     if name not in made:
         raise Unknown(f"There is no file {quoted(name)}; there are {' and '.join(made)}.")
-    ending = name.partition(".")[2]
-    return made[name]().encode(), f"vitviz-check.{ending}"
+    return made[name]().encode(), f"vitviz-check.{name.partition('.')[2]}"

@@ -32,12 +32,7 @@ class CheckStep:
     findings: tuple[Finding, ...]
     images: int
     next: int | None = None
-    of: int = 1  # number of all checks
-
-    @property
-    def share(self) -> float:
-        """The share of the checks that are done."""
-        return 1.0 if self.next is None else self.next / self.of
+    share: float = 1.0  # of the checks that are done
 
 
 class ModelChecks:
@@ -64,7 +59,7 @@ class ModelChecks:
         )
         rest = range(place + 1, 0 if check.ends(step.findings) else len(checks))
         following = next((i for i in rest if not quick or checks[i][1] in check.QUICK), None)
-        return replace(step, next=following, of=len(checks))
+        return replace(step, next=following, share=1.0 if following is None else following / len(checks))
 
     def report(self, key: str, given: str) -> Report:
         """Return the findings that have been computed so far."""
@@ -72,7 +67,7 @@ class ModelChecks:
         from vitviz.diagnostics.finding import Report
 
         model = self._model(key)
-        steps = [self._steps.peek((*model, given, place)) for place in range(len(all_checks()))]
+        steps = (self._steps.peek((*model, given, place)) for place in range(len(all_checks())))
         known = [step for step in steps if step is not None]
         found = tuple(one for step in known for one in step.findings)
         return Report(model[0], max((step.images for step in known), default=0), found)
