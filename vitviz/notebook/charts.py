@@ -15,21 +15,7 @@ from vitviz.analyses.protocol import KINDS
 from vitviz.analyses.saliency.passes import SaliencyMap
 from vitviz.analyses.sufficient_edges import SufficientEdges
 from vitviz.analyses.upstream import Upstream, Writer
-from vitviz.charts.chart import (
-    BLUE,
-    ORANGE,
-    SEVERAL,
-    Bars,
-    Chart,
-    Matrix,
-    Scale,
-    Series,
-    by_layer,
-    finite_range,
-    range_with_margin,
-    symmetric_limit,
-    with_error,
-)
+from vitviz.charts import chart as charts
 from vitviz.charts.mpl.spec import NARROW, FigureSpec
 from vitviz.errors import VitvizError, quoted
 from vitviz.export.captions import Caption
@@ -41,7 +27,7 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.languages import NAMES, translate
 from vitviz.views.trial.compute import curve_charts
 
-Charts = dict[str, Chart | Matrix]
+Charts = dict[str, charts.Chart | charts.Matrix]
 LAYER = LocalizedText("Network depth (layer)")
 SCORES = {"probability": LocalizedText("Probability"), "kept": LocalizedText("Prediction kept")}
 CLASSES = 5  # lines of a logit lens
@@ -53,7 +39,7 @@ def charts_of(thing: Any) -> Charts:
     return {}
 
 
-def select_chart(thing: Any, name: str, language: str) -> tuple[str, Chart | Matrix]:
+def select_chart(thing: Any, name: str, language: str) -> tuple[str, charts.Chart | charts.Matrix]:
     """Return the chart of this name, or the first, with its name; VitvizError if there is none."""
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
@@ -86,19 +72,23 @@ def mime_bundle(thing: Any) -> dict[str, Any]:
     return select_chart(thing, "", "en")[1]._repr_mimebundle_()
 
 
-def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> Chart:
+def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> charts.Chart:
     """Return a chart by layer of values (layer, head) or (layer,); `up`, or else `unit`, labels y."""
-    return by_layer(np.asarray(values, float), more.pop("up", "") or unit, title, unit=unit, **more)
+    return charts.by_layer(np.asarray(values, float), more.pop("up", "") or unit, title, unit=unit, **more)
 
 
 def _matrix_chart(
     values: Any, label: str, signed: bool, title: str = "", x="column", y="row", **more: Any
-) -> Matrix:
+) -> charts.Matrix:
     """Return a matrix chart with a colour scale named `label`, symmetric about zero if `signed`."""
     values = np.asarray(values, float)
-    low, high = (-symmetric_limit(values), symmetric_limit(values)) if signed else finite_range(values)
-    scale = Scale("balance" if signed else "viridis", low, high, label)
-    return Matrix(values, scale, x, y, title, **more)
+    low, high = (
+        (-charts.symmetric_limit(values), charts.symmetric_limit(values))
+        if signed
+        else charts.finite_range(values)
+    )
+    scale = charts.Scale("balance" if signed else "viridis", low, high, label)
+    return charts.Matrix(values, scale, x, y, title, **more)
 
 
 @charts_of.register
@@ -118,8 +108,8 @@ def _named_tensor_charts(tensor: NamedTensor) -> Charts:
         return {what.title: _with_note(found, what.caption)}
     if what.axes == "depth depth2":
         other = tuple(map(str, range(what.first, what.first + values.shape[1])))
-        scale = Scale("viridis", 0.0, 1.0, what.unit)
-        found = Matrix(values, scale, "depth", "depth", what.title, rows=numbers, cols=other)
+        scale = charts.Scale("viridis", 0.0, 1.0, what.unit)
+        found = charts.Matrix(values, scale, "depth", "depth", what.title, rows=numbers, cols=other)
         return {what.title: _with_note(found, what.caption)}
     return {what.title: _with_note(_lens(tensor), what.caption)} if what.axes == "layer class" else {}
 
@@ -129,27 +119,29 @@ def _with_note(chart: Any, caption: str) -> Any:
     return replace(chart, notes=(caption,)) if caption else chart
 
 
-def _lens(tensor: NamedTensor) -> Chart:
+def _lens(tensor: NamedTensor) -> charts.Chart:
     """Return the scores of the likeliest classes of the last depth, by depth."""
     what, scores = tensor.what, scores_of(tensor.plain(), tensor.what.head_type).double().numpy()
     depth, of_values = np.arange(what.first, what.first + len(scores)), what.head_type == "value"
     series = []
-    for number, colour in zip(np.argsort(-scores[-1], kind="stable"), SEVERAL[:CLASSES], strict=False):
+    for number, colour in zip(np.argsort(-scores[-1], kind="stable"), charts.SEVERAL[:CLASSES], strict=False):
         known = number < len(what.labels)
         name = what.labels[number] if known else LocalizedText("class {number}", number=int(number))
         told = {"told": ("{name}",), "also": {"name": [name] * len(depth)}, "of": {"depth": depth}}
-        series.append(Series(depth, scores[:, number], name, colour, True, True, **told))
-    span = range_with_margin(np.stack([line.y for line in series]), 0.06) if of_values else (0.0, 1.0)
+        series.append(charts.Series(depth, scores[:, number], name, colour, True, True, **told))
+    span = charts.range_with_margin(np.stack([line.y for line in series]), 0.06) if of_values else (0.0, 1.0)
     across, label = (depth[0] - 0.3, depth[-1] + 0.3), LocalizedText("Value" if of_values else "Probability")
     along = LocalizedText("layers applied")
-    return Chart(along, label, across, span, what.title, tuple(series), percent=not of_values)
+    return charts.Chart(along, label, across, span, what.title, tuple(series), percent=not of_values)
 
 
 @charts_of.register
 def _distances_charts(found: Distances) -> Charts:
     """Return charts by layer of each head's attention distance in px and attention on prefix tokens."""
     up = LocalizedText("Mean attention distance (px)")
-    mass = by_layer(np.asarray(found.prefix_mass), LocalizedText("Attention on prefix tokens"), high=1.0)
+    mass = charts.by_layer(
+        np.asarray(found.prefix_mass), LocalizedText("Attention on prefix tokens"), high=1.0
+    )
     px = {name: _by_layer(getattr(found, name), "px", up=up) for name in ("distance", "renormalised")}
     return {**px, "prefix_mass": mass}
 
@@ -182,12 +174,12 @@ def _upstream_charts(found: Upstream) -> Charts:
         return {}
     depth = np.arange(1, found.layer + 1)
     parts = np.stack([found.heads[: found.layer].sum(dim=1), found.mlps[: found.layer]])
-    colours = (BLUE,) * found.layer + (ORANGE,) * found.layer
+    colours = (charts.BLUE,) * found.layer + (charts.ORANGE,) * found.layer
     x = np.concatenate([depth - 0.2, depth + 0.2])
-    bars = Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36, {"layer": [*depth, *depth]})
-    named, across = ((BLUE, "heads together"), (ORANGE, "MLP")), (0.4, found.layer + 0.6)
+    bars = charts.Bars(x, np.zeros(parts.size), parts.ravel(), colours, 0.36, {"layer": [*depth, *depth]})
+    named, across = ((charts.BLUE, "heads together"), (charts.ORANGE, "MLP")), (0.4, found.layer + 0.6)
     like = {"bars": bars, "named": named, "unit": "logits"}
-    return {"layers": Chart(LAYER, "logits", across, range_with_margin(parts, 0.08), **like)}
+    return {"layers": charts.Chart(LAYER, "logits", across, charts.range_with_margin(parts, 0.08), **like)}
 
 
 @charts_of.register
@@ -199,9 +191,12 @@ def _edge_ablation_effects_charts(found: EdgeAblationEffects) -> Charts:
         return {}
     x, y = shares[known], effects[known]
     also = {"edge": [edge_name(edge) for edge, one in zip(found.edges, known, strict=True) if one]}
-    dots = Series(x, y, dots=True, told=("{edge}",), also=also)
-    sides, spans = ("share (logits)", "effect (logits)"), (range_with_margin(one, 0.08) for one in (x, y))
-    return {"edges": Chart(*sides, *spans, series=(dots,), whole=False, unit="logits")}
+    dots = charts.Series(x, y, dots=True, told=("{edge}",), also=also)
+    sides, spans = (
+        ("share (logits)", "effect (logits)"),
+        (charts.range_with_margin(one, 0.08) for one in (x, y)),
+    )
+    return {"edges": charts.Chart(*sides, *spans, series=(dots,), whole=False, unit="logits")}
 
 
 @charts_of.register
@@ -210,12 +205,14 @@ def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
     x = np.asarray(found.counts, float)
     means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
     series = tuple(
-        Series(x, y, name, colour, line=True, dots=True, told=("{order}",), also={"order": [name] * len(x)})
-        for (name, y), colour in zip(means.items(), SEVERAL, strict=False)
+        charts.Series(
+            x, y, name, colour, line=True, dots=True, told=("{order}",), also={"order": [name] * len(x)}
+        )
+        for (name, y), colour in zip(means.items(), charts.SEVERAL, strict=False)
     )
-    span = range_with_margin(np.concatenate([line.y for line in series]), 0.08)
+    span = charts.range_with_margin(np.concatenate([line.y for line in series]), 0.08)
     sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
-    return {"margins": Chart(*sides[0], *sides[1], series=series, whole=False, unit="logits")}
+    return {"margins": charts.Chart(*sides[0], *sides[1], series=series, whole=False, unit="logits")}
 
 
 @charts_of.register
@@ -228,7 +225,7 @@ def _survey_charts(survey: Survey) -> Charts:
     }
 
 
-def survey_chart(survey: Survey, name: str) -> Chart:
+def survey_chart(survey: Survey, name: str) -> charts.Chart:
     """Return the means of a quantity by layer, or by layer and head, with their standard errors."""
     what, sums = survey.quantities[name], survey.sums[name]
     first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
@@ -251,26 +248,29 @@ def _perturbation_charts(found: Perturbation) -> Charts:
     return {score: _curves(found, score) for score in found.scores}
 
 
-def _curves(found: Perturbation, score: str) -> Chart:
+def _curves(found: Perturbation, score: str) -> charts.Chart:
     """Return the mean of a score by step, with a band of twice its standard error, for every way."""
     kind, x, of_values = KINDS[found.kind], np.asarray(found.steps, float), found.head_type == "value"
     limits, series = (None, None) if of_values else (0, 1), []
     times, unit = (1, "") if of_values else (100, "%")
-    for way, colour in zip(found.ways, SEVERAL, strict=False):
+    for way, colour in zip(found.ways, charts.SEVERAL, strict=False):
         mean, error = np.asarray(found.curve(way, score), float).T
         band = tuple(np.clip(mean + side * error, *limits) for side in (-2, 2))
-        said = [with_error(times * one, 2 * times * off, unit) for one, off in zip(mean, error, strict=True)]
+        said = [
+            charts.with_error(times * one, 2 * times * off, unit)
+            for one, off in zip(mean, error, strict=True)
+        ]
         told = {"said": said, "told": ("{way}", "{count}"), "also": {"way": [way] * len(x)}}
         told["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
-        series.append(Series(x, mean, way, colour, True, True, band, **told))
+        series.append(charts.Series(x, mean, way, colour, True, True, band, **told))
     every = [end for line in series for end in line.band]
-    span = range_with_margin(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
+    span = charts.range_with_margin(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
     told = {"class": found.label}
     name = LocalizedText("value of {class}" if of_values else "probability of {class}", **told)
     label = SCORES["kept"] if score == "kept" else name
     across = float(x.min()) - 0.02 * np.ptp(x), float(x.max()) + 0.02 * np.ptp(x)
     like = {"series": tuple(series), "whole": False, "percent": not of_values}
-    return Chart(kind.counts, label, across, span, LocalizedText(kind.name), **like)
+    return charts.Chart(kind.counts, label, across, span, LocalizedText(kind.name), **like)
 
 
 def writer_name(one: Writer | None) -> str:

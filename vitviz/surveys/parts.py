@@ -49,8 +49,7 @@ def saving(folder: Path) -> Iterator[None]:
             raise
         raise VitvizError(
             f"The survey cannot be written to {folder.name}: {first_line(error)}. What is done lies there;"
-            f" make"
-            " room, and the same call goes on."
+            " make room, and the same call goes on."
         ) from error
 
 
@@ -97,8 +96,7 @@ class SurveyFolder:
         except OSError as error:
             raise VitvizError(
                 f"The survey cannot be written to {folder.name[:200]}: {first_line(error)}. Choose another"
-                f" folder"
-                " for --out."
+                " folder for --out."
             ) from None
         except ValueError:
             before = {}

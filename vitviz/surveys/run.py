@@ -19,6 +19,7 @@ from typing import Any
 
 from vitviz.engine import Inspector
 from vitviz.errors import ImageError, VitvizError, quoted, whole_number
+from vitviz.surveys import sources
 from vitviz.surveys.effort import SMALL, BatchSize, fitting
 from vitviz.surveys.labels import ClassNames, Labels
 from vitviz.surveys.measure import BatchMeasure, Measure
@@ -26,14 +27,6 @@ from vitviz.surveys.measures import select_measures
 from vitviz.surveys.parts import SurveyFolder
 from vitviz.surveys.result import WRITTEN, Survey, heads_in_words
 from vitviz.surveys.rows import Measurement, OnImage, SurveyPart
-from vitviz.surveys.sources import (
-    ImageList,
-    Source,
-    SourceImage,
-    SourceSummary,
-    source_of,
-    summarise,
-)
 from vitviz.traces.head_type import NO_DECISION, predictions_named
 from vitviz.traces.public import __version__
 from vitviz.traces.unicode import escape_unencodable
@@ -49,8 +42,8 @@ class Plan:
         VitvizError: If `limit` or `part` is below 1, or for a `seed` without a `limit`.
     """
 
-    source: Source
-    described: SourceSummary
+    source: sources.Source
+    described: sources.SourceSummary
     limit: int | None = None
     seed: int | None = None
     part: int = PART
@@ -67,7 +60,7 @@ class Plan:
         """Return the number of images, including unreadable ones; None if the source does not know it."""
         return min(self.described.count, self.limit or self.described.count) or None
 
-    def items(self, done: Container[int] = ()) -> Iterator[tuple[int, SourceImage]]:
+    def items(self, done: Container[int] = ()) -> Iterator[tuple[int, sources.SourceImage]]:
         """Yield (index from 0, item) for all parts not in `done`; drawn images keep the source's order."""
         wanted, place = self._drawn(), 0
         for number, item in enumerate(self.source):
@@ -187,7 +180,7 @@ def survey(
     >>> found.images, found.mean("distance").shape == found.error("distance").shape == (8, 3)
     (2, True)
     """
-    plan = Plan(found := source_of(source), summarise(found), limit, seed, part)
+    plan = Plan(found := sources.source_of(source), sources.summarise(found), limit, seed, part)
     measuring = measuring_of(inspector, measures, size, batch, classes)
     settings = plan.settings(measuring, classes)
     about = {**settings, "where": escape_unencodable(str(found.where)), "begun": _now()}
@@ -239,9 +232,9 @@ def surveying(
         ImageError: If no image could be read.
     """
     measuring = measuring_of(inspector, measures, size, batch, None)
-    source_of(images if isinstance(images, list | tuple) else [])  # validates the set of images
+    sources.source_of(images if isinstance(images, list | tuple) else [])  # validates the set of images
     result = Survey.begun(inspector, measuring.measures, measuring.size, {})
-    for one in measuring.batches(enumerate(ImageList(images, by_path=False))):
+    for one in measuring.batches(enumerate(sources.ImageList(images, by_path=False))):
         result = result.grown(one)
         if result.images:
             yield result

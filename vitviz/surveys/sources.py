@@ -255,9 +255,8 @@ class ImageTable:
 def _unreadable(path: Path, error: Exception) -> VitvizError:
     """Return the error for a path that cannot be read, with the first line of its cause."""
     return VitvizError(
-        f"{path.name[:200]} cannot be read: {first_line(error)}. Check the path, its permissions, and that"
-        f" it is"
-        " such a file."
+        f"{path.name[:200]} cannot be read: {first_line(error)}. Check the path, its permissions, and that it"
+        " is such a file."
     )
 
 

@@ -39,9 +39,8 @@ MOST_TOLD = 2**20  # bytes of the description; that of two checkpoints has about
 MOST_OFFERED = 100
 NO_LESSON = "This zip is not a lesson. Use an unchanged zip from “Download all” on a vitviz page."
 OUTDATED = (
-    "The scores in this lesson’s files are wrong: outputs were read as {before}, but "
-    "{checkpoint} has {head_type} outputs. The page shows correct scores; download the lesson "
-    "again."
+    "The scores in this lesson’s files are wrong: outputs were read as {before}, but {checkpoint} has"
+    " {head_type} outputs. The page shows correct scores; download the lesson again."
 )
 GONE = "This lesson is no longer on the server. Reload the page to see the current lessons."
 

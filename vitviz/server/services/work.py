@@ -6,16 +6,7 @@ from contextvars import ContextVar
 
 from vitviz.engine import device
 from vitviz.server import options
-from vitviz.server.security import request_context
-from vitviz.server.security.scheduler import (
-    CHEAP,
-    EXPENSIVE,
-    READING,
-    FairScheduler,
-    has_computed,
-    hold_until_answered,
-    time_limit,
-)
+from vitviz.server.security import request_context, scheduler
 from vitviz.server.services import cache
 from vitviz.traces import cancellation
 from vitviz.views import ViewContext
@@ -29,7 +20,7 @@ class WorkQueue:
     """Turns of one server for each kind of work."""
 
     def __init__(self, limits: options.Limits):
-        self.limits, self.turns = limits, FairScheduler(limits.passes, budget=limits.memory)
+        self.limits, self.turns = limits, scheduler.FairScheduler(limits.passes, budget=limits.memory)
         self._threads = device.threads()
 
     @contextmanager
@@ -59,7 +50,7 @@ class WorkQueue:
         def place():
             return self.turns.place(request_context.visitor_name(), patient, at_once=cache.is_computing())
 
-        with cancellation.when(request_context.require_visitor), hold_until_answered(place):
+        with cancellation.when(request_context.require_visitor), scheduler.hold_until_answered(place):
             yield
 
     def computing(
@@ -71,7 +62,7 @@ class WorkQueue:
         while querying a cache for an entry that another thread may be computing.
         """
         demand = inspector.demand(size)
-        kind = EXPENSIVE if pictures * demand.operations > options.EXPENSIVE else CHEAP
+        kind = scheduler.EXPENSIVE if pictures * demand.operations > options.EXPENSIVE else scheduler.CHEAP
         return self._turn(kind, min(pictures, BATCH) * demand.nbytes, patient)
 
     def request_turn(self) -> AbstractContextManager[None]:
@@ -79,7 +70,7 @@ class WorkQueue:
 
         Passes and other expensive work take their own turns inside, for which this turn is released.
         """
-        return self._turn(READING, 0)
+        return self._turn(scheduler.READING, 0)
 
     def reading(self, subject: ViewContext) -> AbstractContextManager[None]:
         """Hold a turn for reading a trace's attention; its own queue keeps hovering fast."""
@@ -88,11 +79,11 @@ class WorkQueue:
             tokens, width = trace.grid.tokens, trace.tokens[0].shape[-1]
             operations = 2 * len(trace.layers) * tokens**2 * width
             taken = 8 * trace.layers[0].heads * tokens**2  # of one layer, twice
-        return self._turn(EXPENSIVE if operations > options.EXPENSIVE else READING, taken)
+        return self._turn(scheduler.EXPENSIVE if operations > options.EXPENSIVE else scheduler.READING, taken)
 
     def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:
         """Hold an expensive turn for drawing and writing."""
-        return self._turn(EXPENSIVE if alone else READING, DRAWN * pixels)
+        return self._turn(scheduler.EXPENSIVE if alone else scheduler.READING, DRAWN * pixels)
 
     @contextmanager
     def _turn(self, kind: str, nbytes: int, patient: bool = False) -> Iterator[None]:
@@ -102,13 +93,15 @@ class WorkQueue:
         """
         with ExitStack() as held:
             held.enter_context(cancellation.when(request_context.require_visitor))
-            if kind != READING:
+            if kind != scheduler.READING:
                 held.enter_context(self.hold_place(patient))
             held.enter_context(
-                self.turns.turn(kind, request_context.visitor_name(), nbytes, patient or has_computed())
+                self.turns.turn(
+                    kind, request_context.visitor_name(), nbytes, patient or scheduler.has_computed()
+                )
             )
             held.enter_context(cache.set_waiting_context(self.turns.given_back))
-            held.enter_context(time_limit(self.limits.seconds))
+            held.enter_context(scheduler.time_limit(self.limits.seconds))
             held.enter_context(device.limit_threads(_threads.get() or self._threads))
             cancellation.check()
             yield
