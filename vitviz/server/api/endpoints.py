@@ -75,13 +75,8 @@ class Endpoints:
         """
         trace = self._subject(image, checkpoint).trace
         top = _top(trace, parse_whole(count, "count", 1, 100_000))
-        return {
-            **_origin(trace),
-            "head_type": trace.head_type,
-            "top": top,
-            "input": list(trace.grid.pixels),
-            "grid": grid_json(trace.grid),
-        }
+        told = {"head_type": trace.head_type, "top": top, "input": list(trace.grid.pixels)}
+        return {**_origin(trace), **told, "grid": grid_json(trace.grid)}
 
     def rollout(
         self, image: ImageInput, checkpoint: str = "", query: str = "auto",
@@ -105,10 +100,8 @@ class Endpoints:
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
         found = self._service.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
-        return {
-            **_origin(trace), "map": to_lists(found), "box": list(trace.view.box),
-            "grid": grid_json(trace.grid)
-        }  # fmt: skip
+        told = {"map": to_lists(found), "box": list(trace.view.box)}
+        return {**_origin(trace), **told, "grid": grid_json(trace.grid)}
 
     def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
         """Return the mean attention distance of every head, in pixels of the model's input.
@@ -268,18 +261,13 @@ class Endpoints:
         given = {"layer": layer, "head": head, "key": key, "against": against}
         given["token"] = position_of_name(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        attributed, tokens = self._service.read(
-            subject, lambda: score.score_decomposition(view, subject, settings)
-        )
-        four = attributed.content_position
+        found = self._service.read(subject, lambda: score.score_decomposition(view, subject, settings))
+        (attributed, tokens), four = found, found[0].content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         told = {name: to_lists(getattr(attributed, name)) for name in names}
         told |= {"writers": [_writer(writer) for writer in attributed.writers], "tokens": tokens}
-        return {
-            **_origin(subject.trace),
-            **told,
-            "content_position": None if four is None else to_lists(four),
-        }
+        told["content_position"] = None if four is None else to_lists(four)
+        return {**_origin(subject.trace), **told}
 
     def figure(
         self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -306,9 +294,8 @@ class Endpoints:
         key = self._key(image, checkpoint, without, strokes, second)
         look = PrintStyle(parse_boolean(detail, "detail"), language=str(language))
         made = figures.figure(self._service, key, str(view), figures.settings_of(str(settings)), look)
-        data = figures.write_figure(
-            self._service, made, str(format), width, parse_whole(dpi, "dpi", 1, 10_000)
-        )
+        dpi = parse_whole(dpi, "dpi", 1, 10_000)
+        data = figures.write_figure(self._service, made, str(format), width, dpi)
         return self._told(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
@@ -332,9 +319,8 @@ class Endpoints:
         videos.require_video_format(str(format), pixels, seconds)
         key = self._key(image, checkpoint, without, strokes)
         look = PrintStyle(parse_boolean(detail, "detail"), language=str(language))
-        made = videos.page_video(
-            self._service, key, str(view), figures.settings_of(str(settings)), str(over), look
-        )
+        given = figures.settings_of(str(settings))
+        made = videos.page_video(self._service, key, str(view), given, str(over), look)
         data = videos.encode_video(self._service, made, str(format), pixels, seconds)
         told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
         return {**told, "frames": [str(label) for label in made.labels]}
@@ -416,9 +402,8 @@ class Endpoints:
         """
         # without the path on the server
         fields = "name architecture source input_size trained_on licence paper note on_disk".split()
-        return [
-            {name: getattr(one, name) for name in fields} for one in self._service.checkpoints.selectable()
-        ]
+        every = self._service.checkpoints.selectable()
+        return [{name: getattr(one, name) for name in fields} for one in every]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """Return a file as JSON: base64 data, its name and caption."""
@@ -485,9 +470,8 @@ def _origin(trace: Any) -> dict[str, str]:
 
 def views_with_endpoints() -> tuple[View, ...]:
     """Return the views with derived endpoints: with exported items and no endpoint of their own."""
-    return tuple(
-        view for view in VIEWS if view.endpoint is None and any(item.in_export for item in view.items)
-    )
+    others = (view for view in VIEWS if view.endpoint is None)
+    return tuple(view for view in others if any(item.in_export for item in view.items))
 
 
 def endpoint(view: View, endpoints: Endpoints) -> Callable:
@@ -511,15 +495,13 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         for name in chosen.keys() & tokens:
             given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send the number 0
             chosen[name] = position_of_name(given_token, subject.grid) if given_token else None
-        settings = view.settings(
-            {name: str(one) for name, one in chosen.items() if one is not None}, subject.about
-        )
+        chosen = {name: str(one) for name, one in chosen.items() if one is not None}
+        settings = view.settings(chosen, subject.about)
         if reason := view.refused(subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with endpoints._service.work.reading(subject):
-            numbers = {
-                item.name: to_lists(view.array(subject, item.name, settings)) for item in items_exported
-            }
+            arrays = {item.name: view.array(subject, item.name, settings) for item in items_exported}
+            numbers = {name: to_lists(array) for name, array in arrays.items()}
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": grid_json(subject.grid)}
 
@@ -532,14 +514,10 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     signature = inspect.Signature(parameters, return_annotation=dict)
     answer.__signature__, answer.__name__ = signature, view.slug
     answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
-    told = [
-        f"    {control.name}: {control.info or control.label or control.name}\n"
-        for control in controls
-        if control.name != "token"
-    ]
-    items = ", ".join(
-        f"{item.name}: {' x '.join(item.axes.split())}, {item.description}" for item in items_exported
-    )
+    described = (control for control in controls if control.name != "token")
+    told = [f"    {one.name}: {one.info or one.label or one.name}\n" for one in described]
+    axes = {item.name: " x ".join(item.axes.split()) for item in items_exported}
+    items = ", ".join(f"{item.name}: {axes[item.name]}, {item.description}" for item in items_exported)
     args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
     answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
     return answer

@@ -71,11 +71,8 @@ def figure_file(
     if view.on_request and not view.refused(subject) and not view.available_now(subject, settings):
         raise VitvizError(NOT_YET)  # drawing would run a computation that visitors start with a button
     made = figure(service, key, slug, wanted.theirs, wanted.look())
-    width, dpi, whole = (
-        wanted.number("width", ""),
-        wanted.number("dpi", "300"),
-        wanted.flag("definition", "1"),
-    )
+    width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")
+    whole = wanted.flag("definition", "1")
     if ending in captions.FORMS:
         return made.caption_as(ending, whole).encode(), f"{made.name}.{ending}"
     return write_figure(service, made, ending, width, dpi), f"{made.name}.{ending}"

@@ -44,30 +44,7 @@ OUTDATED = (
 )
 GONE = "This lesson is no longer on the server. Reload the page to see the current lessons."
 
-README = """vitviz: {checkpoint} on one image
-This zip is a lesson: drop it, unchanged, on a vitviz page to restore this state.
-
-settings.json      checkpoint, image, grid, prediction, settings of every view; views left out, and why
-upload.jpg         the image, upright; a JPEG of quality 92. If it was edited: retouched.jpg, and other.jpg,
-                   your own image onto which a piece was pasted
-classes            the file of vectors used as classes, as uploaded: .npz or .safetensors
-input.png          the model's input: resized and cropped, lossless
-numbers/*.npz      the numbers of each view by name, its settings (setting_...), the checkpoint and the
-                   assumptions about it, for numpy.load
-figures/           the figure of each view, and its caption: definition, settings, source and citation
-second/            the same files for the second checkpoint, if there is one
-{files}{figures}
-{views}
-Axes of the arrays:
-
-{arrays}
-Array indices of layers and heads start at 0; settings, tables and texts count them from 1, as the page and
-the paper do. Depth 0 is the input of the first layer. Patches are numbered from 0, row by row, without prefix
-tokens, also in settings and texts; prefix tokens are given by name. An axis called token, query or key starts
-with the prefix tokens (named in prefix_tokens), so patch 0 is at index {prefix}; if patches were dropped,
-the axis has only those that were kept. Distances are in pixels of the model's input. Boxes are left, top,
-right, bottom in pixels of the upload.
-"""
+README = Path(__file__).with_name("lesson.txt")  # the pattern of the zip's README
 
 ON_REQUEST = (
     "This view’s numbers have not been computed yet. Open the view, wait for them, then download again."
@@ -127,10 +104,9 @@ def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
         figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
         each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]
         files = "".join(f"{one:<27}{label}\n" for one, label in each)
-        told_of = [(view.title, left_out.get(view.slug) or view.words.what) for view in VIEWS]
-        views = "".join(f"{title}: {what}\n\n" for title, what in told_of)
-        readme = README.format(checkpoint=name, files=files, figures=figures, views=views, **counted)
-        archive.writestr("README.txt", readme)
+        views = "".join(f"{v.title}: {left_out.get(v.slug) or v.words.what}\n\n" for v in VIEWS)
+        told = {"checkpoint": name, "files": files, "figures": figures, "views": views, **counted}
+        archive.writestr("README.txt", README.read_text(encoding="utf-8").format(**told))
     return file.getvalue()
 
 
@@ -186,12 +162,9 @@ def _write(
     settings = {view.slug: view.settings_for_files(parsed[view.slug], subject.grid) for view in VIEWS}
     left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
     shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
-    left_out |= {
-        view.slug: ON_REQUEST for view in shown if not view.available_now(subject, parsed[view.slug])
-    }
-    for view in VIEWS:
-        if view.slug in left_out:
-            continue
+    absent = [view for view in shown if not view.available_now(subject, parsed[view.slug])]
+    left_out |= {view.slug: ON_REQUEST for view in absent}
+    for view in (view for view in VIEWS if view.slug not in left_out):
         source = surveys.get(view.slug, pair if view.paired or view.sided else key)
         numbers = service.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
@@ -226,11 +199,8 @@ def _run_description(
         "vitviz": vitviz.__version__,
         "checkpoint": {**{name: getattr(checkpoint, name) for name in described}, "assumed": assumed},
         "picture": {"upload": list(view.upload), "crop_box": list(view.box), "input": list(grid.pixels)},
-        "computed": {
-            "dtype": trace.dtype,
-            "device": trace.device,
-            "from_float32": vars(trace.deviation) if trace.deviation else None,
-        },
+        "computed": {"dtype": trace.dtype, "device": trace.device,
+                     "from_float32": vars(trace.deviation) if trace.deviation else None},
         "grid": grid_json(grid),
         "retouched": view.retouched.text(),  # the edits, in pixels of upload.jpg
         "without": trace.without.text(),  # the ablation; heads and layers are counted from 1
@@ -239,7 +209,7 @@ def _run_description(
         "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},
         "left_out": dict(left_out),
-    }
+    }  # fmt: skip
 
 
 def _arrays(archive: zipfile.ZipFile) -> str:
@@ -257,16 +227,12 @@ def _arrays(archive: zipfile.ZipFile) -> str:
     return "".join(lines)
 
 
-def read_lesson(data: bytes) -> Lesson:
+def read_lesson(data: bytes | BinaryIO) -> Lesson:
     """Read a lesson from a zip. Raises NoZip or NoLesson. Settings that fit no view are skipped."""
-    return _read_zip(io.BytesIO(data))
-
-
-def _read_zip(file: BinaryIO) -> Lesson:
-    """Read a lesson from a zip file. Raise NoZip or NoLesson; settings that fit no view are skipped."""
     from vitviz.engine.images.opening import MAX_BYTES
     from vitviz.traces.head_type import HEAD_TYPES
 
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
     found = zips.read_files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
         about = parse_json(found[TOLD])
@@ -300,6 +266,6 @@ def open_lesson(folder: Path, name: Any) -> Lesson:
         raise Unknown(GONE)
     try:
         with path.open("rb") as file:
-            return _read_zip(file)
+            return read_lesson(file)
     except OSError:
         raise Unknown(GONE) from None

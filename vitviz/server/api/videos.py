@@ -38,14 +38,9 @@ OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 
 def page_video(
-    service: AnalysisService,
-    key: str,
-    slug: str,
-    given: QueryTexts,
-    over: str = "training",
-    asked: PrintStyle = ALONE,
-    told: animation.OnFrame = lambda done, of: None,
-) -> animation.Animation:
+    service: AnalysisService, key: str, slug: str, given: QueryTexts, over: str = "training",
+    asked: PrintStyle = ALONE, told: animation.OnFrame = lambda done, of: None
+) -> animation.Animation:  # fmt: skip
     """Return the video of a view over training or over the layers. `told` receives the progress.
 
     Raises VitvizError if the view has no such video.
@@ -149,12 +144,11 @@ def video_lengths(service: AnalysisService, key: str, slug: str, given: QueryTex
         except VitvizError as error:
             return text_to_json(message_of(error))
 
-    return {
-        "training": option(lambda: len(_moments(service, view, service.runs.run(key).checkpoint))),
-        "layers": option(
-            lambda: len(animation.layer_frames(view, subject, view.settings(theirs, subject.about)))
-        ),
-    }
+    def layers() -> int:
+        return len(animation.layer_frames(view, subject, view.settings(theirs, subject.about)))
+
+    training = option(lambda: len(_moments(service, view, service.runs.run(key).checkpoint)))
+    return {"training": training, "layers": option(layers)}
 
 
 def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:

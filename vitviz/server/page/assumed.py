@@ -41,16 +41,13 @@ def form_value(
     plain, given = split_name(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
     names = _KNOWN | {usual.text(): _KNOWN[name] for name, usual in NORMALISATIONS.items()}
+
+    def choice(name: str, text: str) -> dict[str, Any]:
+        return {"text": text, "known": names.get(text), "answer": known.get((name, text))}
+
     items = [
-        {
-            "name": assumption.name,
-            "taken": assumption.taken,
-            "choices": [
-                {"text": text, "known": names.get(text), "answer": known.get((assumption.name, text))}
-                for text in assumption.choices
-            ],
-        }
-        for assumption in inspector.checkpoint.assumed
+        {"name": one.name, "taken": one.taken, "choices": [choice(one.name, text) for text in one.choices]}
+        for one in inspector.checkpoint.assumed
     ]
     beside = () if second is None else second.checkpoint.assumed
     return {
@@ -60,9 +57,8 @@ def form_value(
         "keeps": keeps,
         "file": plain,
         "head_type": inspector.head_type,
-        "classes": inspector.model.num_classes
-        if keeps
-        else 0,  # which the form asks for if names can be saved
+        # which the form asks for if names can be saved
+        "classes": inspector.model.num_classes if keeps else 0,
         "answered": answers is not None or not items,
     }
 
@@ -106,10 +102,9 @@ def save_settings(service: AnalysisService, checkpoint: str, names: str = "") ->
         raise CheckpointError(SHARED)
     inspector = service.checkpoints.inspector(checkpoint)
     plain, _ = split_name(checkpoint)
-    named = (
-        parse_label_lines(names, inspector.model.num_classes, plain) if names.strip() else inspector.labels
-    )
-    placed = inspector.placed
+    placed, named = inspector.placed, inspector.labels
+    if names.strip():
+        named = parse_label_lines(names, inspector.model.num_classes, plain)
     sidecar_config.write_config(
         placed.checkpoint, placed.model, placed.preprocessing, named, placed.head_type
     )

@@ -31,8 +31,7 @@ GROUPED = {"groups": [[group, [view.slug for view in views]] for group, views in
 LATEX = [{"left": "$", "right": "$", "display": False}]
 FORMULAS = {"latex_delimiters": LATEX, "elem_classes": "vitviz-formulas"}
 NOT_OPENED = translate(
-    "The page could not be opened: the server is busy or an error occurred. Reload in a moment.",
-    "en",
+    "The page could not be opened: the server is busy or an error occurred. Reload in a moment.", "en"
 )
 # On a reload, pass this part of the browser's history instead of the value of the links component.
 KEPT = """(session) => {
@@ -50,10 +49,8 @@ def build_page(service: AnalysisService) -> gr.Blocks:
     with Page(title="vitviz", analytics_enabled=False, delete_cache=(3600, 3600)) as demo:
         session = gr.State({})
         with gr.Row(elem_id="vitviz-header"):
-            gr.Markdown(
-                translatable("# vitviz\nSee what happens inside a Vision Transformer."),
-                elem_id="vitviz-title",
-            )
+            title = translatable("# vitviz\nSee what happens inside a Vision Transformer.")
+            gr.Markdown(title, elem_id="vitviz-title")
             PageComponent("language", elem_id="vitviz-language")
             PageComponent("glossary")
             PageComponent("present", elem_id="vitviz-present")
@@ -91,14 +88,12 @@ def _tab(view: View) -> list[Canvas]:
     with gr.Tab(translatable(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
         with gr.Row(elem_classes="vitviz-about"):
             gr.Markdown(lead, elem_classes="vitviz-lead")
-            with gr.Accordion(
-                translatable("Definition, source and limits"), open=False, elem_classes="vitviz-fold"
-            ):
+            fold = translatable("Definition, source and limits")
+            with gr.Accordion(fold, open=False, elem_classes="vitviz-fold"):
                 gr.Markdown(translatable(told.definition), **FORMULAS)
                 gr.Markdown(translatable("**Source.** {source}.", source=told.source))
-                gr.Markdown(
-                    translatable("**What it does not show.** {caveat}", caveat=told.caveat), **FORMULAS
-                )
+                caveat = translatable("**What it does not show.** {caveat}", caveat=told.caveat)
+                gr.Markdown(caveat, **FORMULAS)
         with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
             return [
                 Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first"),
@@ -118,21 +113,16 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
     demo._queue.sleep_when_free = LOOKS  # Gradio's own 0.001 takes a tenth of a core from computations
     serve_with_retries(
         demo,
-        server_name=options.host,
-        server_port=options.port,
-        root_path=options.root_path,
+        server_name=options.host, server_port=options.port, root_path=options.root_path, share=options.share,
         max_threads=middleware.THREADS,
-        share=options.share,
         theme=theme(),
         # Gradio's `css=` drops container queries
         head=f"<style>{modules.style_sheets()}{_grouped()}</style>",
         i18n=i18n.gradio_translations(),
         max_file_size=quota.request,  # of a video; images are limited where they are read
-        run_history=False,
-        enable_monitoring=False,
-        state_session_capacity=PAGES,
+        run_history=False, enable_monitoring=False, state_session_capacity=PAGES,
         app_kwargs={"routes": routes(service), "lifespan": opened},
-    )
+    )  # fmt: skip
 
 
 def serve_with_retries(demo: gr.Blocks, **given) -> None:

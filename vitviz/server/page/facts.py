@@ -22,6 +22,9 @@ SHOWN = {
     mark("cat"): mark("a cat"), mark("espresso"): mark("espresso"),
     mark("astronaut"): mark("an astronaut"), mark("rocket"): mark("a rocket"),
 }  # fmt: skip
+_REPLACED = mark(
+    "The checkpoint’s files changed while the server was running. The page now uses the new weights."
+)
 _AMONG = mark("Probabilities among these {count} classes only, even if none of them fits.")
 _EACH = mark("Each class is scored independently: the {count} probabilities need not sum to 1.")
 _OWN_EACH = mark("Each of the {count} classes is scored independently: the probabilities need not sum to 1.")
@@ -90,12 +93,11 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
     fitting, answer = photo.truth(trace.labels), int(trace.logits.argmax())
     if not fitting and trace.classes is not None:
         return None  # the classes are the visitor's own
+    text = mark("The image shows {what}: the prediction is wrong.")
     if not fitting:
         text = mark("The image shows {what}; this model has no class for it.")
     elif answer in fitting:
         text = mark("The image shows {what}: the prediction is correct.")
-    else:
-        text = mark("The image shows {what}: the prediction is wrong.")
     right = max(fitting, key=lambda one: trace.logits[one].item(), default=None)
     asked = f"{answer}-{right}" if fitting and answer not in fitting else str(answer)
     return {"said": text_to_json(LocalizedText(text, what=SHOWN[photo.shows])), "target": asked,
@@ -112,11 +114,7 @@ def sample_row(chosen: str | None, checkpoint: str) -> dict[str, Any]:
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
     """Return notes on the prediction, as sentences with values."""
     notes = [text_to_json(checkpoint.note)] if checkpoint.note else []
-    if checkpoint.replaced:
-        text = mark(
-            "The checkpoint’s files changed while the server was running. The page now uses the new weights."
-        )
-        notes.append(text_to_json(text))
+    notes += [text_to_json(_REPLACED)] if checkpoint.replaced else []
     outputs = 0 if trace.logits is None else trace.logits.numel()
     text = _ONLY if outputs and 0 < len(trace.labels) < 1000 else ""
     if trace.classes is not None:
@@ -156,8 +154,8 @@ def editor_value(
     pasted onto: name, description, width, height.
     """
     told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
-    answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", [])}
-    answers["head_type"] = answer.get("head_type", "softmax")
+    answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", []),
+               "head_type": answer.get("head_type", "softmax")}  # fmt: skip
     grounds = [[sample.name, SHOWN[sample.shows], *_size(sample.name)] for sample in samples()]
     earlier = state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import gradio as gr
@@ -29,9 +30,8 @@ class Handlers:
 
     def __init__(self, page: PageRenderer):
         self.page, self.service = page, page.service
-        self._notice, self._film, self._link = map(
-            page.outputs.index, (page.left.notice, page.left.film, page.link)
-        )
+        place, left = page.outputs.index, page.left
+        self._notice, self._film, self._link = place(left.notice), place(left.film), place(page.link)
 
     def first(self, state: dict, kept: dict, request: gr.Request, progress=gr.Progress()) -> list:
         """Open the page that the address asks for; without its checkpoint, the default page and the reason.
@@ -108,16 +108,16 @@ class Handlers:
         name = _text_field(event, "name")
         if name not in [sample.name for sample in samples.samples()]:
             return self.page.unchanged()
-        return self.page.attempt(
-            state, lambda now: self.page.sample({**now, "strokes": ""}, name, self.page.checkpoint(now))
-        )
+
+        def show(now: dict) -> list:
+            return self.page.sample({**now, "strokes": ""}, name, self.page.checkpoint(now))
+
+        return self.page.attempt(state, show)
 
     def switch(self, state: dict, checkpoint: str, progress=gr.Progress()) -> list:
         """Switch to another checkpoint."""
-        name, state = (
-            self.service.checkpoints.named(str(checkpoint).strip()),
-            self.service.sessions.newest(state),
-        )
+        name = self.service.checkpoints.named(str(checkpoint).strip())
+        state = self.service.sessions.newest(state)
         report = download_progress(progress, name, state)
         if not state.get("picture"):
             return self.page.attempt(state, lambda state: self.page.sample(state, FIRST_SAMPLE, name, report))
@@ -161,9 +161,8 @@ class Handlers:
     def take_away(self, state: dict, event: gr.EventData) -> list:
         """Ablate or restore heads, MLPs or patches in every view."""
         text = _text_field(event, "text")
-        if text is None or len(text) > 4_000:
-            return self.page.unchanged()
-        return self.page.again(state, {"without": text})
+        known = text is not None and len(text) <= 4_000
+        return self.page.again(state, {"without": text}) if known else self.page.unchanged()
 
     def retouch(self, state: dict, event: gr.EventData) -> list:
         """Replace the edits of the image."""
@@ -179,10 +178,8 @@ class Handlers:
 
     def save_settings(self, state: dict, event: gr.EventData) -> list:
         """Write the settings and the given class names to a config beside the checkpoint's weights."""
-        labels = _text_field(event, "labels") or ""
-        return self.page.again(
-            state, {}, named=lambda name: assumed.save_settings(self.service, name, labels)
-        )
+        save = partial(assumed.save_settings, self.service, names=_text_field(event, "labels") or "")
+        return self.page.again(state, {}, named=save)
 
     def ask(self, state: dict, event: gr.EventData, progress=gr.Progress()) -> list:
         """Use sentences with templates as classes; none restores the checkpoint's own classes."""
@@ -263,9 +260,8 @@ class Handlers:
                 seen = replace(seen, strokes=(seen.strokes or "").replace("onto.other_", f"onto.{own}_"))
             if lesson.vectors:
                 vectors.name_with("", lesson.vectors, lessons.VECTORS)
-            page = self._moment(
-                state, seen, picture, download_progress(progress, seen.checkpoint or "", state)
-            )
+            report = download_progress(progress, seen.checkpoint or "", state)
+            page = self._moment(state, seen, picture, report)
             names = filter(None, (page[0]["checkpoint"], page[0].get("second")))
             outdated = map(lesson.outdated, map(self.service.checkpoints.inspector, names))
             restored[:] = [lesson, next(filter(None, outdated), None)]

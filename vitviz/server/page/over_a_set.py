@@ -86,9 +86,8 @@ class ImageSetPanel:
             require_at_most(view.most_pictures, len(pictures))
             second = state.get("second_key") if view.paired else None
             steps, last = -1, None
-            for key, survey in service.sets.surveying(
-                state["key"], pictures, view.paired, second, way, given
-            ):
+            surveys = service.sets.surveying(state["key"], pictures, view.paired, second, way, given)
+            for key, survey in surveys:
                 steps, last = (steps + 1 if survey is last else 0), survey
                 done = [survey.images, len(pictures), ""]
                 if steps:  # the set is complete; snapshots of the training follow

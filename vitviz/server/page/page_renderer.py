@@ -23,13 +23,11 @@ from vitviz.views import VIEWS
 
 PAIRS = (  # instructive pairs of checkpoints for one image
     ("Before and after training (on disk)", "vitviz-tiny@0|vitviz-tiny"),
-    (
-        "Trained on 1,000 or on 21,000 classes",
-        "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k",
-    ),
+    ("Trained on 1,000 or on 21,000 classes",
+     "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.augreg_in21k"),
     ("With labels or without (DINO)", "vit_base_patch16_224.augreg_in1k|vit_base_patch16_224.dino"),
     ("Without and with registers", "vit_base_patch14_dinov2.lvd142m|vit_base_patch14_reg4_dinov2.lvd142m"),
-)
+)  # fmt: skip
 # Twins trained alike except for their position embeddings (table 8 of the paper): the embeddings of both, and
 # the value that `pair` takes.
 TWINS = (
@@ -71,13 +69,10 @@ class SidebarComponents:
         with gr.Column(elem_id="vitviz-more"):  # unfolded by the button of `compare`
             beside = translatable("A second checkpoint, run on the same image")
             self.second = _typed(translatable("Compare with"), "vitviz-second", [], info=beside)
-            self.pairs = gr.Dropdown(
-                [(translatable(text), value) for text, value in PAIRS],
-                value=None,
-                label=translatable("Suggested pairs"),
-                info=translatable("Loads two checkpoints, mostly downloaded from the hub"),
-                elem_id="vitviz-pairs",
-            )
+            named = {"label": translatable("Suggested pairs"), "elem_id": "vitviz-pairs"}
+            hint = translatable("Loads two checkpoints, mostly downloaded from the hub")
+            pairs = [(translatable(text), value) for text, value in PAIRS]
+            self.pairs = gr.Dropdown(pairs, value=None, info=hint, **named)
             pixels = translatable(
                 "In pixels: one number, or height × width. Must be divisible into patches; at "
                 "most {count} tokens.",
@@ -179,6 +174,7 @@ class PageRenderer:
         names = [frame["name"] for frame in film.get("frames", ())]
         before = f"{names[0]}|{names[-1]}" if len(names) > 1 else ""  # first and last snapshot, for `pair`
         right = next((one["top1"] for one in film.get("frames", ()) if one["name"] == checkpoint), None)
+        chips = facts.ablation_chips(without, subject)
         shown = {"asks": soon, "scene": state["scene"], "moved": state["explained"] is not None}
         return [
             state,
@@ -192,8 +188,7 @@ class PageRenderer:
             {**answer, **shown, "key": keys[0], "right": right},
             beside,
             facts.sample_row(sample, checkpoint),
-            facts.ablation_chips(without, subject)
-            | facts.editor_value(state, keys[0], subject, answer, service.pictures),
+            chips | facts.editor_value(state, keys[0], subject, answer, service.pictures),
             assumed.form_value(inspector, beside_it, service.settings.keeps),
             facts.sentence_field(inspector),
             {"shown": True, "second": second, "before": before, "twins": self._twins},
@@ -212,9 +207,8 @@ class PageRenderer:
         """Render the page with the averages that it had before a reload, by view."""
         had = averages if isinstance(averages, dict) else {}  # comes from the page, so any value is possible
         asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
-        known = {
-            slug: key for slug, key in asked.items() if isinstance(key, str) and self.service.sets.survey(key)
-        }
+        keys = {slug: key for slug, key in asked.items() if isinstance(key, str)}
+        known = {slug: key for slug, key in keys.items() if self.service.sets.survey(key)}
         state = {**page[0], "surveys": known}
         return self.page(state) if known and not state["awaited"] else [state, *page[1:]]
 

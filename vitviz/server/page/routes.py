@@ -279,12 +279,10 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
             of = service.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
             first = _video_target(service, key, asked)
+            target = {} if first is None else {"target": str(first)}
             answer["row"] = _row(service, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
-                still = {
-                    **service.view(slug).video_defaults,
-                    **({} if first is None else {"target": str(first)}),
-                }
+                still = {**service.view(slug).video_defaults, **target}
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
     service.frames.forget(service.frames.picture(last))
     return answer
