@@ -184,9 +184,8 @@ class SecurityMiddleware:
 
     def _counted(self, scope, receive) -> Callable:
         """Return a receiver that counts an upload's bytes. Raises Refused if the visitor's queue is full."""
-        if too_much := self._turns.full(
-            request_context.listener_name(HTTPConnection({"query_string": b"", **scope}))
-        ):
+        visitor = request_context.listener_name(HTTPConnection({"query_string": b"", **scope}))
+        if too_much := self._turns.full(visitor):
             raise Refused(429, message_of(too_much))
         most = self._quota.request
         sentence = f"These files have more than {most / 1e6:.0f} MB together, the most at once. Send fewer."
@@ -386,9 +385,8 @@ def _count_in_words(data: Any) -> str:
 
 def _signature(parameters: list[inspect.Parameter]) -> str:
     """Return an endpoint's parameters as text for a refusal, such as "image, count=5"."""
-    return ", ".join(
-        one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters
-    )
+    named = (one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters)
+    return ", ".join(named)
 
 
 def _check_files(body: Any) -> None:
@@ -431,12 +429,9 @@ class Hosts:
     """
 
     def __init__(
-        self,
-        bound: str,
-        allowed: Iterable[str] = (),
-        share: bool = False,
+        self, bound: str, allowed: Iterable[str] = (), share: bool = False,
         frame_ancestors: Sequence[str] = (),
-    ):
+    ):  # fmt: skip
         self.frame_ancestors = frame_ancestors  # pages that may embed ours, in CSP's form; () for every page
         self._allowed = {name.lower().strip(".") for name in allowed}
         bound = _name(bound) or bound
@@ -459,15 +454,13 @@ class Hosts:
             return True
         theirs = origin.partition("://")[2]
         name = _name(theirs)
-        return (
-            name in self._allowed or self._known(name) and (not _local(name) or _port(theirs) == _port(host))
-        )
+        same = not _local(name) or _port(theirs) == _port(host)
+        return name in self._allowed or (self._known(name) and same)
 
     def _known(self, name: str) -> bool:
         """Return True if the name is this machine's, is allowed, or matches an allowed *.name."""
-        if _local(name) or name in self._allowed:
-            return True
-        return any(known.startswith("*.") and name.endswith(known[1:]) for known in self._allowed)
+        wildcards = (known[1:] for known in self._allowed if known.startswith("*."))
+        return _local(name) or name in self._allowed or name.endswith(tuple(wildcards))
 
 
 def _name(host: str | None) -> str:

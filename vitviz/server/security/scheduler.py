@@ -99,11 +99,8 @@ class FairScheduler:
     """Run up to `cheap` and `expensive` turns at once in `budget` bytes; queue up to `waiting` others."""
 
     def __init__(self, cheap: int = 2, expensive: int = 1, waiting: int = 8, budget: float = float("inf")):
-        self._lines = {
-            READING: RequestQueue(READERS),
-            CHEAP: RequestQueue(cheap),
-            EXPENSIVE: RequestQueue(expensive),
-        }
+        places = {READING: READERS, CHEAP: cheap, EXPENSIVE: expensive}
+        self._lines = {kind: RequestQueue(count) for kind, count in places.items()}
         self._most, self._budget = waiting, budget
         self._answers: dict[str, RequestQueue] = {}  # by visitor, while there are any
         self._changed = threading.Condition()

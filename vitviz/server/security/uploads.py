@@ -80,9 +80,8 @@ def read_upload(path: Any) -> bytes:
     except OSError:
         raise NotUploaded from None
     if len(data) > MAX_BYTES:
-        raise ImageError(
-            f"The upload is larger than {MAX_BYTES // 2**20} MB, the most there may be. Save it smaller."
-        )
+        most = f"{MAX_BYTES // 2**20} MB, the most there may be"
+        raise ImageError(f"The upload is larger than {most}. Save it smaller.")
     return data
 
 
@@ -181,9 +180,8 @@ class Quota:
             held = sum(size for _, size, _ in files)
             room = min(self.limit, held + _free())
             for touched, size, path in sorted(files):
-                if os.path.realpath(path) not in _used and (
-                    now - touched > LIFETIME or held > room - room // 4
-                ):
+                unneeded = now - touched > LIFETIME or held > room - room // 4
+                if unneeded and os.path.realpath(path) not in _used:
                     with contextlib.suppress(OSError):
                         Path(path).unlink(missing_ok=True)
                         held -= size

@@ -8,6 +8,7 @@ their run. Anything that costs a pass waits for a turn and is cancelled when its
 import io
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -72,27 +73,22 @@ class AnalysisService:
         beside, survey = self.subject(second) if second else None, self.sets.survey(key)
         if survey is not None:
             film, name = self.sets.film(key), survey.checkpoint
-            return ViewContext(
-                lambda: self.checkpoints.inspector(name), survey=survey, beside=beside, film=lambda: film
-            )
+            inspector = partial(self.checkpoints.inspector, name)
+            return ViewContext(inspector, survey=survey, beside=beside, film=lambda: film)
         run = self.runs.run(key)
         trace = self._traces.within(self.work.hold_place, key, lambda: self._compute_trace(key, run))
         weights = (run.checkpoint, run.weights, trace.grid)
         return ViewContext(
-            lambda: self.runs.inspector(run),
-            trace,
+            partial(self.runs.inspector, run), trace,
             once=lambda name, make: self._once((key, name), make),
             once_of_weights=lambda name, make: self._once((weights, name), make),
             once_by_passes=lambda name, make: self._by_passes(run, (key, name), make),
-            sampled=lambda: self.sets.sampled(run),
-            beside=beside,
-            film=lambda: self.sets.film_of(run),
+            sampled=partial(self.sets.sampled, run), beside=beside, film=partial(self.sets.film_of, run),
             made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
-            another=lambda name: self._another(run, name),
-            training=lambda: self._training(run),
+            another=partial(self._another, run), training=partial(self._training, run),
             original=self._original(run),
             fitted=self._fitted(run, video) if (video := self.frames.video(run.picture)) else None,
-        )
+        )  # fmt: skip
 
     def before(self, key: str) -> ViewContext:
         """Return a run's subject before its pass: the model's input and the weights.
@@ -115,11 +111,9 @@ class AnalysisService:
                 return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
 
         return ViewContext(
-            inspector,
-            once_of_weights=lambda name, make: self._once((weights, name), make),
-            grid=grid,
+            inspector, once_of_weights=lambda name, make: self._once((weights, name), make), grid=grid,
             seen=lambda: self._once((first, "seen"), model_input),
-        )
+        )  # fmt: skip
 
     def long(self, key: str) -> bool:
         """True if a run's pass is pending and long enough to tell the visitor."""
@@ -134,8 +128,7 @@ class AnalysisService:
         Returns (0, 0) if nothing is running. Raises Unknown for an unknown key.
         """
         self.runs.run(key)
-        done, of = self.counted(key, ticket)
-        return done, of
+        return tuple(self.counted(key, ticket))
 
     def counted(self, key: str, ticket: str = PASS) -> list[int]:
         """Return the progress counter of a long request with a ticket."""
@@ -194,10 +187,8 @@ class AnalysisService:
         settings = view.settings(given, subject.about)
         with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
-        told = {
-            f"setting_{name}": str(value)
-            for name, value in view.settings_for_files(settings, subject.grid).items()
-        }
+        settings = view.settings_for_files(settings, subject.grid)
+        told = {f"setting_{name}": str(value) for name, value in settings.items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
         arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
@@ -210,8 +201,7 @@ class AnalysisService:
         view = self.view(slug)
         subject = self._fitting(key, view)
         cell = name == "figure.html"  # the figure as in a notebook's cell
-        photograph = self._photographed if cell else self.photograph
-        upload = None if subject.trace is None else photograph(key)
+        upload = None if subject.trace is None else self.photograph(key, whole=cell)
         settings = view.settings(given, subject.about)
         with self.work.hold_place():
             if cell:
@@ -223,9 +213,8 @@ class AnalysisService:
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """Return a view's summary, computed once."""
         subject = self.before(key) if view.needs_no_pass else self.subject(key)
-        return self._once(
-            (key, view.slug, "summary"), lambda: self.read(subject, lambda: view.summary(subject))
-        )
+        make = partial(self.read, subject, partial(view.summary, subject))
+        return self._once((key, view.slug, "summary"), make)
 
     def image(self, key: str, which: str, whole: bool = False) -> bytes:
         """Return an image of a run or set as a file's bytes.
@@ -253,17 +242,11 @@ class AnalysisService:
         with self._painting(run):
             return self._drawn.get((*asked, whole), lambda: encode_image(pixels(*asked), ".jpg"))
 
-    def photograph(self, key: str) -> np.ndarray:
-        """Return a run's upright upload with its edits, no larger than it is drawn."""
+    def photograph(self, key: str, whole: bool = False) -> Any:
+        """Return a run's upright upload with its edits: no larger than it is drawn, or `whole`."""
         run = self.runs.run(key)
         with self._painting(run):
-            return self.pictures.drawn(run.picture, run.strokes)
-
-    def _photographed(self, key: str) -> Any:
-        """Return the full-size image, with edits applied."""
-        run = self.runs.run(key)
-        with self._painting(run):
-            return self.pictures.opened(run.picture, run.strokes)
+            return (self.pictures.opened if whole else self.pictures.drawn)(run.picture, run.strokes)
 
     def _painting(self, run: Run) -> AbstractContextManager[None]:
         """Hold a turn for rendering a run's edits, which takes up to a minute for many wide strokes."""

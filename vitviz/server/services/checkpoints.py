@@ -94,14 +94,12 @@ class CheckpointStore:
             return found
         own, *said = without_text(name)
         if said[0] or vectors_of(name):
-            return request_lookups().setdefault(
-                name, self._about(name, self.inspector(own, progress), said, progress)
-            )
+            found = self._about(name, self.inspector(own, progress), said, progress)
+            return request_lookups().setdefault(name, found)
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # snapshots of allowed ones too
-            raise CheckpointError(
-                f"This site offers only {', '.join(allowed)}; {quoted(name)} was asked for."
-            )
+            offer = ", ".join(allowed)
+            raise CheckpointError(f"This site offers only {offer}; {quoted(name)} was asked for.")
         given = self.settings
         asked = {"device": given.device, "dtype": given.dtype, "folder": given.weights, "trusted": False}
 

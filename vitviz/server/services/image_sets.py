@@ -110,14 +110,9 @@ class ImageSets:
         return self._films.peek(key) or {}
 
     def surveying(
-        self,
-        key: str,
-        paths: Sequence[str],
-        paired: bool = False,
-        second: str | None = None,
-        protocol: str = "",
-        given: str = "",
-    ) -> Iterator[tuple[str, Any]]:
+        self, key: str, paths: Sequence[str], paired: bool = False, second: str | None = None,
+        protocol: str = "", given: str = "",
+    ) -> Iterator[tuple[str, Any]]:  # fmt: skip
         """Yield (key, survey) as a survey of an image set grows, with the checkpoint and input size of `key`.
 
         By default the survey measures attention distance; for a `paired` view, everything that checkpoints
@@ -129,9 +124,8 @@ class ImageSets:
         surveys, film = (), {}
         runs = [self._runs.run(one) for one in (key, second) if one]
         asked = "all" if paired else ""
-        for surveys in zip(
-            *(self._survey_in_batches(run, paths, asked, protocol) for run in runs), strict=False
-        ):
+        growing = (self._survey_in_batches(run, paths, asked, protocol) for run in runs)
+        for surveys in zip(*growing, strict=False):
             if given:
                 self._store_predictions(given, runs[0], surveys[0])
             yield self._kept(surveys, film), surveys[0]
@@ -147,9 +141,8 @@ class ImageSets:
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """Return the surveys by training step, computed on first access; empty without snapshots."""
-        return TrainingHistory(
-            self.steps_of(run), lambda name, asked: self.sampled(self._at(run, name), asked)
-        )
+        steps = self.steps_of(run)
+        return TrainingHistory(steps, lambda name, asked: self.sampled(self._at(run, name), asked))
 
     def steps_of(self, run: Run) -> dict[int, str]:
         """Return the names of the checkpoint's training snapshots in order, without loading them."""
@@ -188,10 +181,8 @@ class ImageSets:
         if protocol:  # sets report layers and heads from the distance measure
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif asked:
-            batch, measures = (
-                batch_size_for(len(pictures)),
-                {"measures": LAYERS if asked == "all" else [asked]},
-            )
+            batch = batch_size_for(len(pictures))
+            measures = {"measures": LAYERS if asked == "all" else [asked]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
         with uploads.protect_files(one for one in pictures if isinstance(one, Path)):
             while True:

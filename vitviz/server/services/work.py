@@ -95,11 +95,8 @@ class WorkQueue:
             held.enter_context(cancellation.when(request_context.require_visitor))
             if kind != scheduler.READING:
                 held.enter_context(self.hold_place(patient))
-            held.enter_context(
-                self.turns.turn(
-                    kind, request_context.visitor_name(), nbytes, patient or scheduler.has_computed()
-                )
-            )
+            visitor, patient = request_context.visitor_name(), patient or scheduler.has_computed()
+            held.enter_context(self.turns.turn(kind, visitor, nbytes, patient))
             held.enter_context(cache.set_waiting_context(self.turns.given_back))
             held.enter_context(scheduler.time_limit(self.limits.seconds))
             held.enter_context(device.limit_threads(_threads.get() or self._threads))
