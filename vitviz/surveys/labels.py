@@ -46,12 +46,8 @@ class Labels:
         self, count: int, names: Sequence[str] = (), classes: ClassNames = None, required: bool = False
     ):
         self.count, self.required = count, required
-        parts = [
-            (_normalised_name(part), number)
-            for number, name in enumerate(names)
-            for part in {*name.split(",")}
-        ]
-        whole = [(_normalised_name(name), number) for number, name in enumerate(names)]
+        parts = [(part, number) for number, name in enumerate(names) for part in {*name.split(",")}]
+        whole = [(name, number) for number, name in enumerate(names)]
         self._known = _unique(parts) | _unique(whole)  # a full label takes precedence over a part of another
         if classes is not None and not isinstance(classes, Mapping):
             classes = {name: number for number, name in enumerate(classes)}
@@ -90,10 +86,10 @@ class Labels:
 
 
 def _unique(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return the names that stand for exactly one class, with its number."""
+    """Return the normalised names that stand for exactly one class, with its number."""
     found: dict[str, set[int]] = {}
     for name, number in pairs:
-        found.setdefault(name, set()).add(number)
+        found.setdefault(_normalised_name(name), set()).add(number)
     return {name: numbers.pop() for name, numbers in found.items() if len(numbers) == 1}
 
 
@@ -112,9 +108,7 @@ class Boxes:
     """Object boxes by image name: (left, top, right, bottom) in pixels of the upright upload."""
 
     def __init__(self, given: Mapping[str, Sequence[Sequence[float]]]):
-        self._boxes = {
-            name: tuple(_parse_box(name, one) for one in several) for name, several in given.items()
-        }
+        self._boxes = {name: tuple(_parse_box(name, one) for one in each) for name, each in given.items()}
         self._by_last: dict[str, str | None] = {}
         for name in self._boxes:
             for key in {PurePosixPath(name).name, PurePosixPath(name).stem}:
@@ -134,9 +128,8 @@ class Boxes:
             files = sorted(path.rglob("*.xml"))
             if not files:
                 raise VitvizError(f"In {path.name} lies no .xml file; {EXPECTED}.")
-            return cls(
-                {file.relative_to(path).with_suffix("").as_posix(): _voc_boxes(file) for file in files}
-            )
+            names = (file.relative_to(path).with_suffix("").as_posix() for file in files)
+            return cls(dict(zip(names, map(_voc_boxes, files), strict=True)))
         try:
             told = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -189,10 +182,8 @@ def _voc_boxes(file: Path) -> list[Box]:
     """
     try:
         root = ElementTree.parse(file).getroot()
-        corners = [
-            [float(one.find(end).text) for end in ("xmin", "ymin", "xmax", "ymax")]
-            for one in root.iter("bndbox")
-        ]
+        ends = ("xmin", "ymin", "xmax", "ymax")
+        corners = [[float(one.find(end).text) for end in ends] for one in root.iter("bndbox")]
     except (ElementTree.ParseError, AttributeError, TypeError, ValueError) as error:
         raise VitvizError(f"{file.name} cannot be read ({type(error).__name__}); {EXPECTED}.") from None
     return [(left - 1, top - 1, right, bottom) for left, top, right, bottom in corners]

@@ -58,18 +58,12 @@ class MeasuredImage:
 
 
 @dataclass(frozen=True)
-class MeasuredBatch:
+class MeasuredBatch(MeasuredImage):
     """The images of one forward pass, as `MeasuredImage` for a measure that is `batched`."""
 
-    inspector: Inspector
     trace: TraceBatch
-    label: tuple[int | None, ...]
-    name: tuple[str, ...]
-    refused: dict[str, str] = field(default_factory=dict, repr=False)  # for every image of the batch
-    measures: frozenset[str] = frozenset()  # names of all measures of the survey
-    _once: dict[Callable, Any] = field(default_factory=dict, repr=False)
-
-    once, labels = MeasuredImage.once, MeasuredImage.labels
+    label: tuple[int | None, ...] = ()
+    name: tuple[str, ...] = ()  # `refused` holds for every image of the batch
 
 
 @runtime_checkable

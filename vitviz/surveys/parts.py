@@ -152,10 +152,8 @@ class SurveyFolder:
                 about = json.loads(file["about"].tobytes())
                 counts = about["counts"].items()
                 sums = {n: Moments(count, file[f"mean {n}"], file[f"m2 {n}"]) for n, count in counts}
-                spreads = {
-                    name: Spread(count, file[f"spread {name}"], file[f"spread rows {name}"])
-                    for name, count in about.get("spreads", {}).items()
-                }
+                counts = about.get("spreads", {}).items()
+                spreads = {n: Spread(c, file[f"spread {n}"], file[f"spread rows {n}"]) for n, c in counts}
                 values: list[dict[str, np.ndarray]] = [{} for _ in about["rows"]]
                 for name in sums:
                     places = np.flatnonzero(file[f"having {name}"])

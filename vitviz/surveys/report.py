@@ -99,20 +99,16 @@ def summary_of(survey: Survey) -> dict[str, Any]:
     def clean(values: np.ndarray) -> list:  # JSON has no NaN
         return np.where(np.isfinite(values), values, None).tolist()
 
+    def average(name: str, sums: Moments) -> dict[str, Any]:
+        numbers = {"mean": clean(sums.mean), "standard_error": clean(sums.error)}
+        return {"pictures": sums.count, **numbers, "unit": survey.quantities[name].unit}
+
     return {
         "checkpoint": survey.checkpoint,
         "head_type": survey.head_type,
         "pictures": survey.images,
         "left_out": survey.left_out,
-        "averages": {
-            name: {
-                "pictures": sums.count,
-                "mean": clean(sums.mean),
-                "standard_error": clean(sums.error),
-                "unit": survey.quantities[name].unit,
-            }
-            for name, sums in survey.sums.items()
-        },
+        "averages": {name: average(name, sums) for name, sums in survey.sums.items()},
         **({"words": survey.words.rows()} if survey.words else {}),
         "skipped": [vars(one) for one in survey.skipped],
         "refused": {part: vars(one) for part, one in survey.refused.items()},
@@ -179,10 +175,9 @@ def _ranking_section(survey: Survey) -> str:
         return ""
     from vitviz.analyses.faithfulness.ranking import HEAD, faithfulness_measure, ranking_table, refusal_texts
 
-    of_values = survey.head_type == "value"
-    of = "value over the share of patches removed" if of_values else (
-        "probability over the share of patches removed, in %"
-    )  # fmt: skip
+    of = "value over the share of patches removed"
+    if survey.head_type != "value":
+        of = "probability over the share of patches removed, in %"
     said = (
         f"<p>Areas of the answer's {of}, ± standard errors."
         " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
@@ -221,9 +216,8 @@ def _mistakes_section(survey: Survey) -> str:
     def row_text(row: Row) -> tuple[str, ...]:
         return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
 
-    said = (
-        f"<h2>Mistakes</h2><p>{found.right} of {found.labelled} labelled pictures are answered rightly.</p>"
-    )
+    right = f"{found.right} of {found.labelled}"
+    said = f"<h2>Mistakes</h2><p>{right} labelled pictures are answered rightly.</p>"
     if not common:
         return said
     said += "<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common)

@@ -165,9 +165,8 @@ class Survey(NotebookChart, NotebookTable):
         """
         found = [full for full in self.sums if name in (full, full.partition(".")[2])]
         if len(found) != 1:
-            raise VitvizError(
-                f"This survey has no average {quoted(name)}; it has {', '.join(self.sums) or 'none yet'}."
-            )
+            known = ", ".join(self.sums) or "none yet"
+            raise VitvizError(f"This survey has no average {quoted(name)}; it has {known}.")
         return self.sums[found[0]]
 
     def mean(self, name: str) -> np.ndarray:

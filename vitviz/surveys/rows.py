@@ -140,10 +140,8 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
             found.setdefault(name, []).append(value)
     for name, values in found.items():
         if len({value.shape for value in values}) > 1:
-            raise VitvizError(
-                f"{name} has another shape for some pictures; a measure has to give the same for every"
-                " picture."
-            )
+            advice = "a measure has to give the same for every picture"
+            raise VitvizError(f"{name} has another shape for some pictures; {advice}.")
     return {name: Moments.from_values(np.stack(values)) for name, values in found.items()}
 
 
@@ -181,18 +179,12 @@ class Measurement:
         def read(placed: tuple[int, SourceImage]) -> Decoded:
             index, item = placed
             try:
-                return (
-                    index,
-                    item,
-                    prepare(open_for(item.picture, preprocessing), preprocessing, normalise=not there),
-                )
-            except (ImageError, OSError) as error:
-                unread = f"It could not be read ({type(error).__name__})."
-                return (
-                    index,
-                    item,
-                    escape_unencodable(str(error)) if isinstance(error, ImageError) else unread,
-                )
+                opened = open_for(item.picture, preprocessing)
+                return index, item, prepare(opened, preprocessing, normalise=not there)
+            except ImageError as error:
+                return index, item, escape_unencodable(str(error))
+            except OSError as error:
+                return index, item, f"It could not be read ({type(error).__name__})."
 
         # Decoding releases the GIL. On a CPU every thread competes with the model, and two stay ahead of it.
         return compute_ahead(items, read, 2 * self.batch.images, threads=16 if there else 2)

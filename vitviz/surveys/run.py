@@ -187,9 +187,8 @@ def survey(
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = SurveyFolder(Path(out), settings) if out is not None else None
     if whole_number(workers) is None:
-        raise VitvizError(
-            f"Given workers={quoted(workers)}; expected how many of Ray's actors, or 0 for none."
-        )
+        expected = "how many of Ray's actors, or 0 for none"
+        raise VitvizError(f"Given workers={quoted(workers)}; expected {expected}.")
     through = partial(_spread, workers) if workers else _through
     start = time.perf_counter()
     with progress_bar(progress) as tell:
@@ -245,10 +244,8 @@ def surveying(
 def measuring_of(inspector: Inspector, measures, size, batch: int | None, classes: ClassNames) -> Measurement:
     """Return the configuration of the measurement loop; raise VitvizError for an invalid argument."""
     if batch is not None and whole_number(batch, least=1) is None:
-        raise VitvizError(
-            f"Given batch={quoted(batch)}; expected how many pictures go through the model at once, 1"
-            " or more."
-        )
+        expected = "how many pictures go through the model at once, 1 or more"
+        raise VitvizError(f"Given batch={quoted(batch)}; expected {expected}.")
     measures = select_measures(measures)
     required = any(one.name == "accuracy" for one in measures)
     outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type

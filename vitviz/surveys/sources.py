@@ -246,9 +246,8 @@ class ImageTable:
             except (OSError, ValueError, csv.Error) as error:
                 raise _unreadable(Path(self.where), error) from None
             if not path:
-                raise VitvizError(
-                    f"Line {number} of {Path(self.where).name} names no picture; expected a path in each."
-                )
+                line = f"Line {number} of {Path(self.where).name}"
+                raise VitvizError(f"{line} names no picture; expected a path in each.")
             yield SourceImage(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
 
 
@@ -422,10 +421,8 @@ class HubDataset:
         try:
             rows = datasets.load_dataset(self.name, split=self.split, streaming=True)
         except Exception as error:  # the library raises many types of exceptions
-            raise VitvizError(
-                f"The data set {self.name} ({self.split}) is not to be had:"
-                f" {str(error).splitlines()[0][:200]}"
-            ) from None
+            reason = str(error).splitlines()[0][:200]
+            raise VitvizError(f"The data set {self.name} ({self.split}) is not to be had: {reason}") from None
         return rows if rows.features else rows._resolve_features()
 
 
@@ -451,9 +448,8 @@ def source_of(given: Any) -> Source:
         return _image_source_at(Path(given).expanduser())
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
     if one or not isinstance(given, Iterable):
-        raise VitvizError(
-            f"Given {quoted(str(given))} for a set of pictures; expected {EXPECTED}, such as [picture]."
-        )
+        given = quoted(str(given))
+        raise VitvizError(f"Given {given} for a set of pictures; expected {EXPECTED}, such as [picture].")
     if hasattr(given, "kind") and hasattr(given, "where"):
         return given
     return ImageList(given if isinstance(given, list | tuple) else list(given))
@@ -476,8 +472,6 @@ def _image_source_at(path: Path) -> Source:
     if name.endswith((".csv", ".parquet", ".pq")):
         return ImageTable(str(path))
     if name.endswith(SUFFIXES):
-        raise VitvizError(
-            f"Given the single picture {path.name} for a set of pictures; expected {EXPECTED}, such as"
-            " [picture]."
-        )
+        given = f"the single picture {path.name}"
+        raise VitvizError(f"Given {given} for a set of pictures; expected {EXPECTED}, such as [picture].")
     raise VitvizError(f"{path.name} is no source of pictures; expected {EXPECTED}.")

@@ -135,11 +135,9 @@ class AttributionMeasure:
         logits, trace = seen.trace.require_logits("there is no answer to account for"), seen.trace
         if trace.head_type == "value" and (outputs := logits.shape[-1]) > 1:
             raise VitvizError(f"{trace.checkpoint} gives {outputs} values, none of which is its answer.")
-        ledger, relative = (
-            attribution.checked_logit_terms(seen.inspector, trace),
-            trace.head_type == "softmax",
-        )
-        account = analyses.attribution_of_predictions(ledger, relative or trace.classes is not None)
+        ledger = attribution.checked_logit_terms(seen.inspector, trace)
+        relative = trace.head_type == "softmax" or trace.classes is not None
+        account = analyses.attribution_of_predictions(ledger, relative)
         lines = {"heads": account.heads, "mlps": account.mlps}
         rest = sum(value for name, value in account.constants.items() if name != "MLPs")
         return {**lines, "rest": rest, "answer": account.logit}
@@ -293,14 +291,13 @@ def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
     for one in asked:
         measure = MEASURES.get(one) if isinstance(one, str) else one
         if not isinstance(measure, Measure):
+            known = ", ".join(MEASURES)
             raise VitvizError(
-                f"There is no measure {quoted(one)}; expected of {', '.join(MEASURES)}, or an object"
-                " like them."
+                f"There is no measure {quoted(one)}; expected of {known}, or an object like them."
             )
         if found.setdefault(measure.name, measure) is not measure:
-            raise VitvizError(
-                f"Two different measures are called {quoted(measure.name)}; give one of them another name."
-            )
+            name = quoted(measure.name)
+            raise VitvizError(f"Two different measures are called {name}; give one of them another name.")
     if not found:
         raise VitvizError(f"A survey needs at least one measure; expected of {', '.join(MEASURES)}.")
     return tuple(found.values())

@@ -128,9 +128,8 @@ class FaithfulnessMeasure:
         trials, asked = [], {"draws": 1, "groups": 10 * self.saco, "steps": self.steps}
         for protocol in self.protocols:
             passes = saliency.explained(seen.inspector, seen.trace, target, protocol)
-            trials.append(
-                evaluate_methods(passes, self.methods, protocol, seed, self.shares, made=made, **asked)
-            )
+            given = passes, self.methods, protocol, seed, self.shares
+            trials.append(evaluate_methods(*given, made=made, **asked))
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason
@@ -166,10 +165,8 @@ class FaithfulnessMeasure:
 
         NaN for expensive, random and refused methods; 0 for a constant map.
         """
-        passes, found = (
-            saliency.explained(seen.inspector, seen.trace, other),
-            np.full(len(self.methods), np.nan),
-        )
+        passes = saliency.explained(seen.inspector, seen.trace, other)
+        found = np.full(len(self.methods), np.nan)
         asked = [one for one in self.methods if one in made and one not in (*EXPENSIVE, "random")]
         others, refused = compute_maps(passes, asked)
         for method, one in others.items():
