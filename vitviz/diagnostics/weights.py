@@ -230,10 +230,8 @@ def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float
     """
     cosines = position_similarity(table - table.mean(dim=0), grid).double()
     whole = rearrange(cosines, "row col row2 col2 -> (row col) (row2 col2)")
-    number = torch.arange(grid.patches).view(grid.rows, grid.cols)
-    near = torch.cat(
-        [whole[number[1:], number[:-1]].flatten(), whole[number[:, 1:], number[:, :-1]].flatten()]
-    )
+    at = torch.arange(grid.patches).view(grid.rows, grid.cols)
+    near = torch.cat([whole[at[1:], at[:-1]].flatten(), whole[at[:, 1:], at[:, :-1]].flatten()])
     others = whole[~torch.eye(grid.patches, dtype=torch.bool)]
     return (near.mean() - others.mean()).item()
 

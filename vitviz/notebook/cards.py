@@ -134,11 +134,8 @@ def _trace_card(trace: Trace) -> str:
     rows = [(label, score if of_values else f"{score:.1%}") for label, score in trace.top(5)]
     height, width = trace.view.picture.shape[:2]
     seen = image(trace.view.picture, "the picture as the model got it", 224)
-    answers = (
-        table(("output" if of_values else "answer", trace.quantity), rows)
-        if rows
-        else "<p>No classifier.</p>"
-    )
+    head = ("output" if of_values else "answer", trace.quantity)
+    answers = table(head, rows) if rows else "<p>No classifier.</p>"
     said = f"Trace of a picture of {width} × {height} px"
     return card(said, f'<div class="vitviz-row">{seen}{answers}</div>', caption=caption)
 
@@ -231,12 +228,10 @@ def _score_card(found: ScoreAttribution) -> str:
 def _paths_card(found: AttributionPaths) -> str:
     """Return the card of up to 12 paths with the largest shares of a logit, from the prediction back."""
     found = found.first(SHOWN)
-    rows = [
-        (" ← ".join([*head_names(*path.heads), writer_name(path.writer)]), path.share) for path in found.paths
-    ]
-    claim = "They are proven to be the largest: no" if found.proven else (
-        f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
-    )  # fmt: skip
+    chains = [[*head_names(*path.heads), writer_name(path.writer)] for path in found.paths]
+    rows = [(" ← ".join(names), path.share) for names, path in zip(chains, found.paths, strict=True)]
+    claim = f"They are the largest found along {found.opened} chains of heads, where the search was ended. No"
+    claim = "They are proven to be the largest: no" if found.proven else claim
     caption = (
         f"From the answer back. These paths and all others, which add {number(found.left_out)}, sum to"
         f" {number(found.total)}, the heads' shares of the logit; large paths of opposite sign cancel."
@@ -264,10 +259,8 @@ def _edge_ablation_card(found: EdgeAblationEffects) -> str:
 def _sufficient_edges_card(found: SufficientEdges) -> str:
     """Return the card of margins with some edges kept: a row per number of edges, a column per order."""
     orders = {name: margins.mean(dim=0).tolist() for name, margins in found.margins.items()}
-    rows = [
-        (f"{kept} of {len(found.edges)}", *each)
-        for kept, *each in zip(found.counts, *orders.values(), strict=True)
-    ]
+    each = zip(found.counts, *orders.values(), strict=True)
+    rows = [(f"{kept} of {len(found.edges)}", *margins) for kept, *margins in each]
     sizes = (found.smallest_preserving, found.preserving_from)
     smallest, stable = ("none" if size is None else f"{size} edges" for size in sizes)
     caption = (
@@ -282,9 +275,8 @@ def _sufficient_edges_card(found: SufficientEdges) -> str:
 def _saliency_card(found: SaliencyMap) -> str:
     """Return the card of a saliency map: its unscaled values and how much of the answer they explain."""
     drawn = maps.map_card(found.map, "raw, before any scaling", diverging=found.signed)
-    told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else (
-        f"Its numbers do not add up to the answer, {number(found.answer)}"
-    )  # fmt: skip
+    told = f"Its numbers do not add up to the answer, {number(found.answer)}"
+    told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else told
     where = f", read at {found.at}" if found.at else ""
     caption = f"A number a patch{where}. {told}. {found.convergence}".rstrip()
     return card(f"Map by {found.method}", drawn, caption=caption)
@@ -361,14 +353,10 @@ def _perturbation_card(found: Perturbation) -> str:
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]
     keeps = () if of_values else found.ways
-    kept, spread = (
-        [found.curve(way, "kept") for way in keeps],
-        _value_and_error if of_values else _mean_and_error,
-    )
-    rows = [
-        (count, *(spread(*curve[step]) for curve in curves), *(f"{one[step][0]:.0%}" for one in kept))
-        for step, count in enumerate(found.steps)
-    ]
+    kept, rows = [found.curve(way, "kept") for way in keeps], []
+    for step, count in enumerate(found.steps):
+        means = (_with_error(*curve[step], of_values) for curve in curves)
+        rows.append((count, *means, *(f"{one[step][0]:.0%}" for one in kept)))
     head = (what, *found.ways, *(f"{way}: kept" for way in keeps))
     draws = next((len(one[0]) for one in getattr(found, found.scores[0]).values()), 0)
     quantity, plural = ("value", "values") if of_values else ("probability", "probabilities")
@@ -389,14 +377,9 @@ def _notes_html(notes: Mapping[str, str]) -> str:
     return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
 
 
-def _mean_and_error(mean: float, error: float) -> str:
-    """Return a mean probability with twice its standard error, in per cent."""
-    return f"{mean:.1%} ± {2 * error:.1%}"
-
-
-def _value_and_error(mean: float, error: float) -> str:
-    """Return a mean value with twice its standard error, each with four digits."""
-    return f"{number(mean)} ± {number(2 * error)}"
+def _with_error(mean: float, error: float, of_values: bool) -> str:
+    """Return a mean with twice its standard error: a probability in per cent, a value with four digits."""
+    return f"{number(mean)} ± {number(2 * error)}" if of_values else f"{mean:.1%} ± {2 * error:.1%}"
 
 
 @html.register

@@ -20,6 +20,7 @@ from vitviz.charts.mpl.spec import NARROW, FigureSpec
 from vitviz.errors import VitvizError, quoted
 from vitviz.export.captions import Caption
 from vitviz.export.figure import Figure
+from vitviz.notebook.maps import bounds
 from vitviz.notebook.results import NamedTensor
 from vitviz.surveys.result import Survey
 from vitviz.traces.head_type import scores_of
@@ -82,13 +83,8 @@ def _matrix_chart(
 ) -> charts.Matrix:
     """Return a matrix chart with a colour scale named `label`, symmetric about zero if `signed`."""
     values = np.asarray(values, float)
-    low, high = (
-        (-charts.symmetric_limit(values), charts.symmetric_limit(values))
-        if signed
-        else charts.finite_range(values)
-    )
-    scale = charts.Scale("balance" if signed else "viridis", low, high, label)
-    return charts.Matrix(values, scale, x, y, title, **more)
+    low, high, colours = bounds(values, signed)
+    return charts.Matrix(values, charts.Scale(colours, low, high, label), x, y, title, **more)
 
 
 @charts_of.register
@@ -96,27 +92,23 @@ def _named_tensor_charts(tensor: NamedTensor) -> Charts:
     """Return the chart of a named tensor under its title, by its axes; {} for axes without a chart."""
     values, what = np.asarray(tensor.plain(), np.float64), tensor.what
     numbers, like = tuple(map(str, range(what.first, what.first + len(values)))), {"title": what.title}
-    if what.axes == "layer head":
-        chart = _by_layer(values, what.unit, what.title, first=what.first, up=what.unit)
-        return {what.title: _with_note(chart, what.caption)}
-    if what.axes == "row col":
-        return {
-            what.title: _with_note(_matrix_chart(values, what.unit, what.diverging, what.title), what.caption)
-        }
-    if what.axes == "layer token":
-        found = _matrix_chart(values, what.unit, what.diverging, x="token", y="depth", rows=numbers, **like)
-        return {what.title: _with_note(found, what.caption)}
-    if what.axes == "depth depth2":
-        other = tuple(map(str, range(what.first, what.first + values.shape[1])))
-        scale = charts.Scale("viridis", 0.0, 1.0, what.unit)
-        found = charts.Matrix(values, scale, "depth", "depth", what.title, rows=numbers, cols=other)
-        return {what.title: _with_note(found, what.caption)}
-    return {what.title: _with_note(_lens(tensor), what.caption)} if what.axes == "layer class" else {}
-
-
-def _with_note(chart: Any, caption: str) -> Any:
-    """Return a copy of a chart with the caption as its note; the chart itself for the caption ''."""
-    return replace(chart, notes=(caption,)) if caption else chart
+    match what.axes:
+        case "layer head":
+            chart = _by_layer(values, what.unit, first=what.first, **like)
+        case "row col":
+            chart = _matrix_chart(values, what.unit, what.diverging, **like)
+        case "layer token":
+            axes = {"x": "token", "y": "depth", "rows": numbers}
+            chart = _matrix_chart(values, what.unit, what.diverging, **axes, **like)
+        case "depth depth2":
+            other = tuple(map(str, range(what.first, what.first + values.shape[1])))
+            scale = charts.Scale("viridis", 0.0, 1.0, what.unit)
+            chart = charts.Matrix(values, scale, "depth", "depth", rows=numbers, cols=other, **like)
+        case "layer class":
+            chart = _lens(tensor)
+        case _:
+            return {}
+    return {what.title: replace(chart, notes=(what.caption,)) if what.caption else chart}
 
 
 def _lens(tensor: NamedTensor) -> charts.Chart:
@@ -204,33 +196,25 @@ def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
     """Return the line chart of the mean margin in logits by number of edges kept, one line per order."""
     x = np.asarray(found.counts, float)
     means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
-    series = tuple(
-        charts.Series(
-            x, y, name, colour, line=True, dots=True, told=("{order}",), also={"order": [name] * len(x)}
-        )
-        for (name, y), colour in zip(means.items(), charts.SEVERAL, strict=False)
-    )
+    series = []
+    for (name, y), colour in zip(means.items(), charts.SEVERAL, strict=False):
+        told = {"told": ("{order}",), "also": {"order": [name] * len(x)}}
+        series.append(charts.Series(x, y, name, colour, line=True, dots=True, **told))
     span = charts.range_with_margin(np.concatenate([line.y for line in series]), 0.08)
     sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
-    return {"margins": charts.Chart(*sides[0], *sides[1], series=series, whole=False, unit="logits")}
+    return {"margins": charts.Chart(*sides[0], *sides[1], series=tuple(series), whole=False, unit="logits")}
 
 
 @charts_of.register
 def _survey_charts(survey: Survey) -> Charts:
     """Return one chart per survey quantity given by layer or by layer and head, by quantity name."""
-    return {
-        name: survey_chart(survey, name)
-        for name, what in survey.quantities.items()
-        if what.axes in ("layer head", "layer")
-    }
-
-
-def survey_chart(survey: Survey, name: str) -> charts.Chart:
-    """Return the means of a quantity by layer, or by layer and head, with their standard errors."""
-    what, sums = survey.quantities[name], survey.sums[name]
-    first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
-    up = what.unit or what.title
-    return _by_layer(sums.mean, what.unit, what.title, first=first, error=sums.error, up=up)
+    found = {}
+    for name, what in survey.quantities.items():
+        sums, up = survey.sums[name], what.unit or what.title
+        first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
+        if what.axes in ("layer head", "layer"):
+            found[name] = _by_layer(sums.mean, what.unit, what.title, first=first, error=sums.error, up=up)
+    return found
 
 
 @charts_of.register
@@ -256,10 +240,8 @@ def _curves(found: Perturbation, score: str) -> charts.Chart:
     for way, colour in zip(found.ways, charts.SEVERAL, strict=False):
         mean, error = np.asarray(found.curve(way, score), float).T
         band = tuple(np.clip(mean + side * error, *limits) for side in (-2, 2))
-        said = [
-            charts.with_error(times * one, 2 * times * off, unit)
-            for one, off in zip(mean, error, strict=True)
-        ]
+        each = zip(times * mean, 2 * times * error, strict=True)
+        said = [charts.with_error(one, off, unit) for one, off in each]
         told = {"said": said, "told": ("{way}", "{count}"), "also": {"way": [way] * len(x)}}
         told["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
         series.append(charts.Series(x, mean, way, colour, True, True, band, **told))

@@ -99,9 +99,8 @@ def _rollout_name(asked: dict[str, Any]) -> TensorName:
         f" heads fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g},"
         f" {layers}."
     )
-    return TensorName(
-        "Attention rollout", "row col", "share of attention", caption, picture=trace.view.picture
-    )
+    picture = trace.view.picture
+    return TensorName("Attention rollout", "row col", "share of attention", caption, picture=picture)
 
 
 def _query_in_words(query: Any) -> str:
@@ -215,8 +214,6 @@ def _wrapping_results(function: Callable, shown: Callable[[Any], NotebookDisplay
     return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
 
 
-checkpoints, training_snapshots = (
-    _wrapping_results(engine.checkpoints, RecordList),
-    _wrapping_results(engine.training_snapshots, RecordList),
-)
+checkpoints = _wrapping_results(engine.checkpoints, RecordList)
+training_snapshots = _wrapping_results(engine.training_snapshots, RecordList)
 overlay = _wrapping_results(laid.overlay, lambda pixels: pixels.view(ImageResult))

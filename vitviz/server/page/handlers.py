@@ -231,9 +231,7 @@ class Handlers:
         """Open a zip or a file of vectors. Returns `outputs`, lessons, tab, and the emptied file."""
         called, named = Path(str(path)).name, self.service.checkpoints.vectors.name_with
         if called.lower().endswith(ENDINGS):
-            page = self.page.again(
-                state, {}, named=lambda name: named(name, uploads.read_upload(path), called)
-            )
+            page = self.page.again(state, {}, named=lambda one: named(one, uploads.read_upload(path), called))
             return [*page, gr.skip(), gr.skip(), None]
         return self._restore_lesson(state, lambda: lessons.read_lesson(uploads.read_upload(path)), progress)
 
