@@ -9,101 +9,21 @@ import warnings
 from functools import wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
-# old package, new package, then old=new for every module in it that was renamed
-_TABLE = """
-vitviz vitviz attention=traces.trace command=cli experiments=engine.studies.perturbation frames=traces.display
-  grid=traces.grid heap=traces.allocator languages=views.languages maps=engine.studies.saliency
-  models=engine.studies.attribution progress=traces.progress readout=traces.readout runs=traces.runs
-  samples=traces.samples sentence=traces.localized_text shown=traces.display stopping=traces.cancellation
-  trace=traces.trace
-vitviz.analyses vitviz.analyses altered=image_changes evidence=logit_account experiment=perturbation
-  ledger=logit_attribution lens=logit_lens smallest=sufficient_edges tail=readout_stage writers=upstream
-vitviz.analyses.relevance vitviz.analyses.saliency
-vitviz.analyses.trials vitviz.analyses.faithfulness trial=evaluation verdict=ranking
-vitviz.canvas vitviz.frontend
-vitviz.engine vitviz.engine explained=saliency_inputs forward.interventions=ablation
-  passes.interventions=ablation placed=placement tails=readout_stages
-vitviz.engine.asking vitviz.engine.studies experiments=perturbation maps=saliency models=attribution
-vitviz.engine.finding vitviz.engine.hub film=snapshots hub=downloads
-vitviz.engine.fitting vitviz.engine.adapters assumed=assumptions filled=weight_loading kept=sidecar_config
-vitviz.engine.passes vitviz.engine.forward experiments=shuffling record=tracing references=mean_ablation
-  removal=patch_removal wiring=hooks
-vitviz.engine.pictures vitviz.engine.images images=opening painted=patch_fill retouched=editing
-vitviz.engine.reading vitviz.engine.formats given=overrides inferred=inference
-vitviz.figures vitviz.charts
-vitviz.figures.paper vitviz.charts.mpl pen=drawing plates=spec rooms=layout sheet=page
-vitviz.prints vitviz.export cell=standalone_html
-vitviz.record vitviz.traces asked=text_classes heap=allocator sentence=localized_text shown=display
-  stopping=cancellation strokes=image_edits
-vitviz.ui vitviz.server starting=launch
-vitviz.ui.answers vitviz.server.api films=videos plain=serialization prints=figures
-vitviz.ui.door vitviz.server.security door=middleware pages=page_cache turns=scheduler visitor=request_context
-vitviz.ui.memory vitviz.server.services pictures=images sets=image_sets studio=analysis_service
-vitviz.ui.words vitviz.server.i18n
-vitviz.views vitviz.views late=lazy
-vitviz.views.evidence vitviz.views.evidence made=compute printed=figure smallest=sufficiency
-vitviz.views.explorer vitviz.views.explorer printed=figure
-vitviz.views.tokens vitviz.views.tokens made=compute printed=figure
-vitviz.views.trial vitviz.views.trial made=compute over=image_set printed=figure
-"""
+# two tables: a title, then lines that are continued by lines with an indent
+_TABLES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").replace("\n  ", " ").split("\n\n")
+_MODULES, _NAMES = (table.splitlines()[1:] for table in _TABLES)
 MODULES: dict[str, str] = {}  # old -> new; the other modules of a listed package moved with it
-for _line in _TABLE.strip().replace("\n  ", " ").splitlines():
+for _line in _MODULES:
     _old, _new, *_pairs = _line.split()
     MODULES |= {_old: _new} if _old != _new else {}
     MODULES |= {f"{_old}.{a}": f"{_new}.{b}" for a, b in (one.split("=") for one in _pairs)}
 
 
-_NAMES = """
-vitviz Without=Ablation edge_effects=edge_ablation evidence=logit_attribution experiment=perturbation
-  film=training_snapshots lens=logit_lens paths=attribution_paths relevance=saliency retouched=edit_image
-  score_account=attention_score_attribution smallest_part=sufficient_edges trial=faithfulness
-  writers=upstream_contributions
-vitviz.analyses Effects=AblationEffects Evidence=Attribution Filters=FilterComponents
-  Largest=LargestActivations Ledger=LogitTerms Tail=ReadoutStage Usual=TypicalNorms evidence=logit_attribution
-  account_of=attribution_of account_of_predictions=attribution_of_predictions aligned=alignment_rotation
-  basis_of=fit_basis colours_of=scores_to_colours ledger_of=logit_terms over_grid=to_grid
-  over_sequence=to_sequence own_colours=patch_mean_colours place=patch_index present=present_patches
-  steady=align_layers usual_norms=typical_norms whitened=whiten_scores
-vitviz.analyses.depth Largest=LargestActivations Usual=TypicalNorms
-vitviz.analyses.effects EdgeEffects=EdgeAblationEffects Effects=AblationEffects
-vitviz.analyses.faithfulness.curves Answers=LogitsOf Curves=RemovalCurves Told=OnStep
-vitviz.analyses.faithfulness.evaluation Progress=OnMethod Trial=Faithfulness
-vitviz.analyses.filters Filters=FilterComponents
-vitviz.analyses.image_changes Picture=ImageTensor
-vitviz.analyses.logit_account Evidence=Attribution PoolLines=PoolingContributions evidence=logit_attribution
-vitviz.analyses.logit_attribution Carried=LayerTerms Ledger=LogitTerms
-vitviz.analyses.paths Path=AttributionPath Paths=AttributionPaths
-vitviz.analyses.perturbation Asked=LogitsAtStep Experiment=Perturbation Progress=OnProgress
-vitviz.analyses.query Query=QueryToken
-vitviz.analyses.readout_stage Tail=ReadoutStage
-vitviz.analyses.saliency.passes Path=PathGradients Relevance=SaliencyMap Weighed=WeightedAttention
-vitviz.analyses.sufficient_edges SmallestPart=SufficientEdges
-vitviz.analyses.target Asked=TargetLike
-vitviz.analyses.upstream Lines=ByWriter Score=ScoreAttribution Writers=Upstream
-vitviz.notebook Cell=StandaloneView
-vitviz.surveys Seen=MeasuredImage in_batches=batch_size_for parts_of_samples=sample_crops
-vitviz.surveys.labels Classes=ClassNames
-vitviz.surveys.measure Seen=MeasuredImage Together=BatchMeasure
-vitviz.surveys.measures Accuracy=AccuracyMeasure Distance=DistanceMeasure Entropy=EntropyMeasure
-  Ledger=AttributionMeasure Lens=LogitLensMeasure PrefixMass=PrefixMassMeasure Similarity=SimilarityMeasure
-  Skip=SkipMeasure SkipWhereKnown=OptionalSkipMeasure Smallest=SufficientEdgesMeasure Words=WordsMeasure
-vitviz.surveys.measures.trial TrialMeasure=FaithfulnessMeasure
-vitviz.surveys.parts Parts=SurveyFolder
-vitviz.surveys.report Long=RowTable
-vitviz.surveys.rows Measuring=Measurement Part=SurveyPart Progress=OnImage Refused=Refusal
-vitviz.surveys.sources Described=SourceSummary Folder=ImageFolder Item=SourceImage Listed=ImageList
-  OnHub=HubDataset Shards=TarShards Table=ImageTable
-vitviz.traces.cancellation Asked=StopCheck
-vitviz.traces.display Shown=NotebookDisplay Tabled=NotebookTable
-vitviz.traces.image_edits Stroke=ImageEdit Strokes=ImageEdits
-vitviz.traces.localized_text Sentence=LocalizedText
-vitviz.traces.runs Without=Ablation
-vitviz.traces.trace View=ModelInput Written=ResidualWrites
-"""  # module old=new
 NAMES = {}  # module.old -> new
-for _line in _NAMES.strip().replace("\n  ", " ").splitlines():
+for _line in _NAMES:
     _module, *_pairs = _line.split()
     NAMES |= {f"{_module}.{a}": b for a, b in (one.split("=") for one in _pairs)}
 
