@@ -139,6 +139,10 @@ def python_texts(folder: Path, pattern: str = "*.py", sentences: bool = True) ->
 def findings_of_a_check() -> set[str]:
     """The sentences of the model check, wherever they stand in it, but for docstrings."""
     found = python_texts(HOME / "diagnostics", sentences=False)
+    rules = json.loads((HOME / "diagnostics" / "findings.json").read_text(encoding="utf-8"))
+    found |= {
+        rule[part] for rule in rules.values() for part in ("bad", "good", "advice", "source") if part in rule
+    }
     for file in (HOME / "diagnostics").glob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         described = {

@@ -14,7 +14,7 @@ from tests.diagnostics import faults
 from tests.notebook.helpers import Reader
 from vitviz.analyses.depth import token_norms
 from vitviz.diagnostics import check, head, inputs, subject, weights
-from vitviz.diagnostics.finding import Finding, Report, verdict_of
+from vitviz.diagnostics.finding import Finding, Report, verdict
 from vitviz.engine.studies.saliency import parameter_randomisation
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
@@ -273,10 +273,12 @@ def test_unknown_method_or_no_images_raise(inspector):
 
 
 def test_verdict_requires_finite_number_beyond_threshold():
-    given = ("name", "head", 2.0, 1.0, "bad", "good", "do")
-    assert verdict_of(*given).severity == "serious" and verdict_of(*given, below=True).severity == "number"
-    missing = verdict_of("name", "head", float("nan"), 1.0, "bad", "good", "do")
-    assert (missing.severity, missing.sentence, missing.advice) == ("number", "good", "")
+    found = verdict("not_deterministic", 2.0, 1.0)
+    assert (found.name, found.severity) == ("not_deterministic", "serious") and "dropout" in found.advice
+    assert verdict("dead_heads", 2.0, 1.0, heads="").severity == "number"  # which is serious below
+    missing = verdict("not_deterministic", float("nan"), 1.0)
+    assert (missing.severity, missing.sentence) == ("number", "Two passes on one image agree.")
+    assert missing.advice == ""
 
 
 def test_report_ranks_serious_findings_first_and_escapes_html(tmp_path):

@@ -17,7 +17,7 @@ import torch
 from vitviz.analyses.depth import token_norms, typical_norms
 from vitviz.analyses.one_token import attention_received
 from vitviz.analyses.redundancy import attention_entropy
-from vitviz.diagnostics.finding import Finding, layers_named, stated, verdict_of
+from vitviz.diagnostics.finding import Finding, layers_named, verdict
 from vitviz.diagnostics.subject import CheckSubject, traces_of
 from vitviz.traces.localized_text import LocalizedText
 
@@ -34,11 +34,7 @@ def uniform(subject: CheckSubject) -> Iterator[Finding]:
         by_layer = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
         entropies.append(torch.cat(by_layer) / log(trace.length))
     share = (torch.stack(entropies).mean(dim=0) > UNIFORM).double().mean().item()
-    sentence = "{share} of the heads attend to all tokens alike."
-    yield verdict_of(
-        "uniform_attention", "attention", share, MOST, sentence, sentence,
-        "Attention maps of this model show nothing. Check that its weights are trained.", "explorer",
-        share=f"{share:.0%}")  # fmt: skip
+    yield verdict("uniform_attention", share, MOST, share=f"{share:.0%}")
 
 
 def sinks(subject: CheckSubject) -> Iterator[Finding]:
@@ -53,10 +49,7 @@ def sinks(subject: CheckSubject) -> Iterator[Finding]:
     title = LocalizedText("the patch in row {row}, column {col}", row=row + 1, col=col + 1)
     if token < len(names):
         title = LocalizedText("the {name} token", name=names[token])
-    yield stated(
-        "sink", "attention", "number",
-        "The token that receives the most attention is {token}, in {layer}: {share} of all.",
-        share, view="explorer", token=title, layer=layers_named([layer]), share=f"{share:.0%}")  # fmt: skip
+    yield verdict("sink", share, token=title, layer=layers_named([layer]), share=f"{share:.0%}")
 
 
 def outliers(subject: CheckSubject) -> Iterator[Finding]:
@@ -71,13 +64,8 @@ def outliers(subject: CheckSubject) -> Iterator[Finding]:
         counts.append(above[-1].sum().item())
         begins += [int(layers[0])] if len(layers) else []
     often = len(begins) / len(subject.traces)
-    yield verdict_of(
-        "outlier_tokens", "attention", often, 0.5,
-        "Outlier tokens from {layer} on: patches whose norm is {norm} times the median.",
-        "No regular outlier tokens; the largest norm of a patch is {norm} times its layer's median.",
-        "Maps may show speckles there instead of the object. Registers remove them (Darcet et al. 2024); read"
-        " maps from earlier layers, or by gradients.", "tokens", severity="note", norm=f"{largest:.1f}",
-        layer=layers_named([min(begins, default=0)]))  # fmt: skip
+    first = layers_named([min(begins, default=0)])
+    yield verdict("outlier_tokens", often, 0.5, norm=f"{largest:.1f}", layer=first)
 
 
 def collapse(subject: CheckSubject) -> Iterator[Finding]:
@@ -88,9 +76,4 @@ def collapse(subject: CheckSubject) -> Iterator[Finding]:
         by_image.append(patches.mean(dim=1).square().sum(-1) / patches.square().sum(-1).mean(dim=1))
     shares = torch.stack(by_image).mean(dim=0)
     layers = (shares[1:] > COLLAPSED).nonzero().flatten().tolist()
-    yield verdict_of(
-        "rank_collapse", "attention", shares[1:].max().item(), COLLAPSED,
-        "The patches' tokens are nearly equal after {layers}.",
-        "The patches' tokens differ in every layer; the number is the largest share of their common part.",
-        "Maps of these layers are almost the same for all patches.", "tokens", severity="note",
-        layers=layers_named(layers))  # fmt: skip
+    yield verdict("rank_collapse", shares[1:].max().item(), COLLAPSED, layers=layers_named(layers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -20,9 +21,10 @@ from vitviz.traces.localized_text import LocalizedText
 Severity = Literal["serious", "note", "number"]
 SEVERITIES: tuple[Severity, ...] = ("serious", "note", "number")
 GROUPS = ("weights", "input", "head", "attention", "maps", "numbers")
-MEASURED = LocalizedText("measured, docs/check.md")
-BY_DEFINITION = LocalizedText("by definition")
-ROUNDING = LocalizedText("float32 rounding")
+MEASURED = LocalizedText(
+    "measured, docs/check.md"
+)  # where a threshold comes from, unless its rule says otherwise
+RULES = json.loads(Path(__file__).with_name("findings.json").read_text(encoding="utf-8"))  # by finding
 
 
 @dataclass(frozen=True)
@@ -47,26 +49,30 @@ class Finding:
         return " ".join(filter(None, parts))
 
 
-def stated(
-    name: str, group: str, severity: Severity, sentence: str, number: float | None = None,
-    threshold: float | None = None, source: str = "", advice: str = "", view: str = "", **values: Any,
+def verdict(
+    rule: str, number: float, threshold: float | None = None, *, name: str = "",
+    severity: Severity | None = None, source: str = "", advice: str = "", view: str = "", **values: Any,
 ) -> Finding:  # fmt: skip
-    """Return a finding whose sentence and advice are patterns, filled with `values` in every language."""
-    sentence, advice = (LocalizedText(text, **values) if text else "" for text in (sentence, advice))
-    return Finding(name, group, severity, sentence, number, threshold, source, advice, view)
+    """Return a verdict if a number exceeds its threshold (by some rules: falls short), else the number alone.
 
+    A number that is not finite is reported without a verdict. A rule without a good sentence is not decided
+    here. The sentence and the advice are patterns, filled with `values` in every language.
 
-def verdict_of(
-    name: str, group: str, number: float, threshold: float, bad: str, good: str, advice: str, view: str = "",
-    severity: Severity = "serious", below: bool = False, source: str = MEASURED, **values: Any,
-) -> Finding:  # fmt: skip
-    """Return a verdict if a number exceeds its threshold (with `below`: falls short), else the number alone.
-
-    A number that is not finite is reported without a verdict. `bad`, `good` and `advice` are patterns.
+    Args:
+        rule: A key of findings.json: the finding's name, and a word where one name has several rules.
+        name, severity, source, advice, view: What differs from the rule.
     """
-    if isfinite(number) and (number < threshold if below else number > threshold):
-        return stated(name, group, severity, bad, number, threshold, source, advice, view, **values)
-    return stated(name, group, "number", good, number, threshold, source, "", view, **values)
+    known, bad = RULES[rule], True
+    if "good" in known:
+        bad = isfinite(number) and (number < threshold if known.get("below") else number > threshold)
+    severity = (severity or known.get("severity", "serious")) if bad else "number"
+    sentence = LocalizedText(known["bad" if bad else "good"], **values)
+    advice = bad and (advice or known.get("advice"))
+    advice = LocalizedText(advice, **values) if advice else ""
+    source, view = source or known.get("source", MEASURED), view or known.get("view", "")
+    source = LocalizedText(source) if type(source) is str and source else source
+    name = name or rule.split()[0]
+    return Finding(name, known["group"], severity, sentence, number, threshold, source, advice, view)
 
 
 def _rank(finding: Finding) -> tuple[int, int, float]:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vitviz.diagnostics.finding import BY_DEFINITION, MEASURED, Finding, stated, verdict_of
+from vitviz.diagnostics.finding import Finding, verdict
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces.head_type import scores_of
 from vitviz.traces.localized_text import LocalizedText
@@ -33,13 +33,8 @@ UNLIKELY, CHANCE = 1e-2, 1e-3  # probability of as few hits as were found: note,
 def outputs(subject: CheckSubject) -> Iterator[Finding]:
     """Compare the number of outputs with the number of labels."""
     count, labels = subject.own_outputs.shape[-1], len(subject.inspector.labels)
-    yield verdict_of(
-        "labels_missing", "head", abs(count - labels), 0,
-        "The classifier has {count} outputs and {labels} labels." if labels
-        else "The classifier's {count} outputs have no labels.",
-        "The classifier has {count} outputs with a label each.",
-        "Give the labels in the order of the outputs: vitviz.load(..., labels=[...]).", severity="note",
-        source=BY_DEFINITION, count=count, labels=labels)  # fmt: skip
+    rule = "labels_missing" if labels else "labels_missing all"
+    yield verdict(rule, abs(count - labels), 0, count=count, labels=labels)
 
 
 def head_type(subject: CheckSubject) -> Iterator[Finding]:
@@ -50,21 +45,10 @@ def head_type(subject: CheckSubject) -> Iterator[Finding]:
         return
     if kind == "sigmoid":
         yes = (scores_of(logits, kind) > 0.5).double().mean().item()
-        yield verdict_of(
-            "head_type", "head", yes, YES, "The sigmoids affirm {share} of all classes for an image.",
-            "The sigmoids affirm {share} of all classes for an image.",
-            "The head was probably trained with a softmax: head_type='softmax'.", "patches",
-            share=f"{yes:.1%}")  # fmt: skip
+        yield verdict("head_type sigmoid", yes, YES, share=f"{yes:.1%}")
         return
     total = scores_of(logits, "sigmoid").sum(dim=-1).mean().item() / count
-    yield verdict_of(
-        "head_type", "head", total, SPARSE,
-        "Read as sigmoids, the logits affirm {yes} of {count} classes for an image, as those of a head for"
-        " several labels do.",
-        "The logits' level is that of a softmax: as sigmoids they affirm {share} of the classes.",
-        "If an image may have several labels, say head_type='sigmoid'. Some models with one label are trained"
-        " so, and then this is no fault.", "patches", severity="note", below=True, yes=f"{total * count:.2g}",
-        count=count, share=f"{total:.0%}")  # fmt: skip
+    yield verdict("head_type", total, SPARSE, yes=f"{total * count:.2g}", count=count, share=f"{total:.0%}")
 
 
 def contrast(logits: Float[Tensor, "image class"]) -> float:
@@ -87,13 +71,7 @@ def belongs(subject: CheckSubject) -> Iterator[Finding]:
     logits = subject.own_outputs.flatten(0, 1)
     if logits.shape[1] < 10 or subject.inspector.classes is not None:
         return
-    yield verdict_of(
-        "weak_classifier", "head", contrast(logits), unrelated_contrast(logits.shape[1]) + CONTRAST,
-        "No class stands out more than among random logits: the classifier belongs to another training, or"
-        " these images have little to do with its classes.",
-        "The likeliest class stands out among the others.",
-        "Load classifier and backbone from one checkpoint; try images of the model's own kind.", "patches",
-        severity="note", below=True)  # fmt: skip
+    yield verdict("weak_classifier", contrast(logits), unrelated_contrast(logits.shape[1]) + CONTRAST)
 
 
 def class_bias(subject: CheckSubject) -> Iterator[Finding]:
@@ -102,10 +80,7 @@ def class_bias(subject: CheckSubject) -> Iterator[Finding]:
     if bias is None or len(bias) < 10 or not (spread := bias.double().std().item()):
         return
     largest = (bias.double() - bias.double().mean()).abs().max().item() / spread
-    yield verdict_of(
-        "class_bias", "head", largest, BIASED, "The bias of one class is far from those of the others.",
-        "No class has an outlying bias.", "Train the classifier on shuffled images of all classes.",
-        "patches", severity="note")  # fmt: skip
+    yield verdict("class_bias", largest, BIASED)
 
 
 def probability_of_hits(confidences: Sequence[float]) -> Float64[np.ndarray, " count"]:
@@ -129,19 +104,11 @@ def labels(subject: CheckSubject) -> Iterator[Finding]:
     shifts = Counter(int(top[i]) - next(iter(subject.images[i].truth)) for i in known)
     shift, times = max(((k, n) for k, n in shifts.items() if k), key=lambda pair: pair[1], default=(0, 0))
     if len(known) >= 3 and times > max(1, hits, len(known) / 3):
-        yield stated(
-            "shifted_labels", "head", "serious",
-            "{times} of {count} predictions are the true class's number {shift}: labels shifted.",
-            times / len(known), 1 / 3, MEASURED,
-            "Correct the numbers of the labels (counted from 0; a background class at the front?).",
-            times=times, count=len(known), shift=f"{shift:+d}")  # fmt: skip
+        counts = {"times": times, "count": len(known), "shift": f"{shift:+d}"}
+        yield verdict("shifted_labels", times / len(known), 1 / 3, **counts)
         return
-    yield verdict_of(
-        "shuffled_labels", "head", as_few, UNLIKELY,
-        "Only {hits} of {count} predictions are right, which their confidence makes improbable: the labels"
-        " are in another order, or the images are of another kind.",
-        "{hits} of {count} predictions are right; the number is the probability of as few hits.",
-        "Check the order of labels, and whether the images fit the model.", below=True,
-        severity="serious" if as_few < CHANCE else "note",
-        source=LocalizedText("probability, if the model's confidence is right"), hits=hits, count=len(known),
-    )  # fmt: skip
+    source = LocalizedText("probability, if the model's confidence is right")
+    severity = "serious" if as_few < CHANCE else "note"
+    yield verdict(
+        "shuffled_labels", as_few, UNLIKELY, severity=severity, source=source, hits=hits, count=len(known)
+    )

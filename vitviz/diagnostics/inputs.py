@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.faithfulness.curves import t_quantile
-from vitviz.diagnostics.finding import Finding, layers_named, verdict_of
+from vitviz.diagnostics.finding import Finding, layers_named, verdict
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.adapters.assumptions import NORMALISATIONS
 from vitviz.engine.formats import overrides
@@ -86,14 +86,10 @@ class Comparison:
         significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
         source = LocalizedText("measured; paired t test over images, 5 % level, corrected for the number of"
                                " alternatives: {count}", count=len(gains))  # fmt: skip
-        yield verdict_of(
-            self.name, "input", gain, self.limit,
-            "{setting}: the predictions carry {gain} nats more with {best}."
-            if significant else "{setting}: the predictions carry {gain} nats more with {best}. The gain is"
-            " not significant on these images.",
-            "{setting}: no alternative is better ({count} tried); the best is {best}.",
-            self.advice if significant else "Check the model with more images.", self.view,
-            severity="number" if not self.verdict else "serious" if significant else "note", source=source,
+        yield verdict(
+            "alternative" if significant else "alternative insignificant", gain, self.limit, name=self.name,
+            severity=None if self.verdict else "number", source=source, view=self.view,
+            advice=self.advice if significant else "",
             setting=self.setting, best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
 
     def gains(self, subject: CheckSubject) -> dict[str, tuple[float, float]]:
@@ -110,12 +106,7 @@ class Comparison:
 def informed(subject: CheckSubject) -> Iterator[Finding]:
     """Report the information that predictions carry about the images; serious if there is none."""
     carried, most = information(subject.own_outputs, subject.inspector.head_type), log(len(subject.images))
-    yield verdict_of(
-        "uninformed", "input", carried / most, UNINFORMED,
-        "The predictions are the same for all images.",
-        "The predictions carry {carried} of {most} nats about which image it is.",
-        "Check weights and preprocessing: the model is untrained, damaged, or sees no image.", "patches",
-        below=True, carried=f"{carried:.2f}", most=f"{most:.2f}")  # fmt: skip
+    yield verdict("uninformed", carried / most, UNINFORMED, carried=f"{carried:.2f}", most=f"{most:.2f}")
 
 
 def crop(subject: CheckSubject) -> Iterator[Finding]:
@@ -127,17 +118,8 @@ def crop(subject: CheckSubject) -> Iterator[Finding]:
         seen = (min(right, width) - max(left, 0)) * (min(bottom, height) - max(top, 0))
         padding.append(1 - seen / ((right - left) * (bottom - top)))
     share, padded = sum(sides) / len(sides), sum(padding) / len(padding)
-    yield verdict_of(
-        "padding", "input", padded, PADDED, "{share} of the input is padding around the image.",
-        "{share} of the input is padding around the image.",
-        "Crop images, unless the model was trained with padding.", "patches", severity="note",
-        source=LocalizedText("timm's ViTs are trained without padding"), share=f"{padded:.0%}")  # fmt: skip
-    yield verdict_of(
-        "crop", "input", share, CROPPED,
-        "The model sees {share} of an image's shorter side; the rest is cut off.",
-        "The model sees {share} of an image's shorter side.",
-        "Resize images before the crop; objects may be cut off.", "patches", severity="note", below=True,
-        source=LocalizedText("timm's models use 0.875 or more"), share=f"{min(share, 1):.0%}")  # fmt: skip
+    yield verdict("padding", padded, PADDED, share=f"{padded:.0%}")
+    yield verdict("crop", share, CROPPED, share=f"{min(share, 1):.0%}")
 
 
 def _normalisations(subject: CheckSubject) -> Alternatives:

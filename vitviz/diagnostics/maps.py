@@ -17,7 +17,7 @@ import torch
 from vitviz.analyses.faithfulness.curves import t_quantile
 from vitviz.analyses.faithfulness.evaluation import evaluate_methods
 from vitviz.analyses.protocol import TITLES
-from vitviz.diagnostics.finding import BY_DEFINITION, Finding, verdict_of
+from vitviz.diagnostics.finding import Finding, verdict
 from vitviz.diagnostics.subject import CheckSubject, traces_of
 from vitviz.engine.saliency_inputs import SaliencyInputs
 from vitviz.engine.studies.saliency import class_sensitivity, parameter_randomisation
@@ -25,7 +25,6 @@ from vitviz.traces.localized_text import LocalizedText
 
 SHARES = (0, 0.25, 0.5, 0.75, 1)
 DRAWS, IMAGES = 2, 2
-LIMIT = "lower confidence limit in percentage points, one-sided t test, 5 % level"
 SAME_CLASS, SAME_WEIGHTS = 0.99, 0.9
 
 
@@ -47,14 +46,10 @@ def faithful(subject: CheckSubject) -> Iterator[Finding]:
         differences = torch.tensor(values, dtype=torch.float64)
         count, mean = len(values), differences.mean().item()
         error = differences.std().item() / count**0.5
-        yield verdict_of(
-            f"faithful_{other}", "maps", 100 * (mean - t_quantile(0.05, count - 1) * error), 0.0,
-            "{title} is not significantly better than {baseline}: {mean} ± {error} points, {count} images.",
-            "{title} is better than {baseline}: {mean} ± {error} points, {count} images.",
-            "Choose a method that ranks first in Faithfulness, or use more images.", "trial", severity="note",
-            below=True, source=LocalizedText(LIMIT),
-            title=TITLES[subject.method], baseline=baselines[other], mean=f"{100 * mean:.1f}",
-            error=f"{100 * error:.1f}", count=count)  # fmt: skip
+        numbers = {"mean": f"{100 * mean:.1f}", "error": f"{100 * error:.1f}", "count": count}
+        title, limit = TITLES[subject.method], 100 * (mean - t_quantile(0.05, count - 1) * error)
+        name = f"faithful_{other}"
+        yield verdict("faithful", limit, 0.0, name=name, title=title, baseline=baselines[other], **numbers)
 
 
 def specific(subject: CheckSubject) -> Iterator[Finding]:
@@ -67,12 +62,8 @@ def specific(subject: CheckSubject) -> Iterator[Finding]:
             correlations += [value for value in alike.values() if value is not None]
     if correlations:
         mean = sum(correlations) / len(correlations)
-        yield verdict_of(
-            "same_for_classes", "maps", mean, SAME_CLASS, "{title} gives the same map for every class.",
-            "{title} changes with the class: correlation {correlation} for the two likeliest.",
-            "Choose a method that uses gradients or logit attribution to explain a class.", "evidence",
-            severity="note", source=BY_DEFINITION, title=TITLES[subject.method], correlation=f"{mean:.2f}",
-        )  # fmt: skip
+        title, correlation = TITLES[subject.method], f"{mean:.2f}"
+        yield verdict("same_for_classes", mean, SAME_CLASS, title=title, correlation=correlation)
 
 
 def randomised(subject: CheckSubject) -> Iterator[Finding]:
@@ -83,10 +74,5 @@ def randomised(subject: CheckSubject) -> Iterator[Finding]:
         subject.inspector, trace.view, trace.prediction, [subject.method], steps, (subject.seed,)
     )[subject.method]
     values = [float("nan") if value is None else value for (value,) in by_step]
-    yield verdict_of(
-        "same_for_weights", "maps", values[-1], SAME_WEIGHTS,
-        "{title} hardly changes when all blocks are randomised: it shows the image, not the model.",
-        "{title} changes when weights are randomised: correlation {correlations} for the head, half of the"
-        " blocks, all.",
-        "Choose another method.", "trial", severity="note", title=TITLES[subject.method],
-        correlations=", ".join(f"{value:.2f}" for value in values))  # fmt: skip
+    title, correlations = TITLES[subject.method], ", ".join(f"{value:.2f}" for value in values)
+    yield verdict("same_for_weights", values[-1], SAME_WEIGHTS, title=title, correlations=correlations)

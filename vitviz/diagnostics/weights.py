@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import inf
 
 import torch
 from einops import rearrange
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vitviz.analyses.similarity import position_similarity
-from vitviz.diagnostics.finding import BY_DEFINITION, Finding, stated, verdict_of
+from vitviz.diagnostics.finding import Finding, verdict
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.traces import cancellation
 from vitviz.traces.grid import Grid
@@ -45,10 +46,7 @@ def finite(subject: CheckSubject) -> Iterator[Finding]:
     """Find weights that are NaN or infinite."""
     counts = {name: int((~value.isfinite()).sum()) for name, value in subject.model.named_parameters()}
     wrong, total = [name for name, count in counts.items() if count], sum(counts.values())
-    yield verdict_of(
-        "not_finite", "weights", total, 0, "{count} weights are NaN or infinite, in {names}.",
-        "All weights are finite.", "Export the weights again, in float32.", source=BY_DEFINITION,
-        count=total, names=", ".join(wrong[:3]))  # fmt: skip
+    yield verdict("not_finite", total, 0, count=total, names=", ".join(wrong[:3]))
 
 
 @lru_cache(maxsize=64)
@@ -103,25 +101,16 @@ def initial(subject: CheckSubject) -> Iterator[Finding]:
     source = LocalizedText("{count} random matrices of each shape", count=DRAWS)
     counts = {"count": len(untrained), "tested": tested, "names": ", ".join(untrained[:6])}
     if constant:
-        yield stated(
-            "constant_weights", "weights", "serious", "All values are equal in {names}.", len(constant), 0,
-            BY_DEFINITION, "Load the weights again: these were not filled.",
-            names=", ".join(constant[:3]))  # fmt: skip
+        yield verdict("constant_weights", len(constant), 0, names=", ".join(constant[:3]))
     if len(untrained) > UNTRAINED * tested:
-        yield stated(
-            "untrained", "weights", "serious",
-            "The model is untrained: {count} of {tested} weight matrices are random.",
-            len(untrained) / tested, UNTRAINED, source, "Load trained weights.", "filters",
-            **counts)  # fmt: skip
+        yield verdict("untrained", len(untrained) / tested, UNTRAINED, source=source, **counts)
     elif tested:
         patches = bool(untrained) and all(name.startswith("patch_embed") for name in untrained)
-        yield verdict_of(
-            "initial_weights", "weights", min(ratios.values(), default=float("inf")), TIMES,
-            "{count} of {tested} weight matrices have random values: {names}.",
-            "All {tested} weight matrices are trained.",
-            "MoCo v3 keeps a random patch embedding; otherwise load the missing weights." if patches
-            else "Load the missing weights, or train these layers.", "filters" if patches else "",
-            severity="note" if patches else "serious", below=True, source=source, **counts)  # fmt: skip
+        rule, nearest = (
+            "initial_weights patches" if patches else "initial_weights",
+            min(ratios.values(), default=inf),
+        )
+        yield verdict(rule, nearest, TIMES, source=source, **counts)
 
 
 def heads(subject: CheckSubject) -> Iterator[Finding]:
@@ -140,16 +129,8 @@ def heads(subject: CheckSubject) -> Iterator[Finding]:
         nearest = max(nearest, cosines.max().item())
         pairs = (cosines.triu() > EQUAL).nonzero().tolist()
         equal += [f"{number + 1}.{head + 1} = {number + 1}.{other + 1}" for head, other in pairs]
-    yield verdict_of(
-        "dead_heads", "weights", smallest, DEAD, "Heads that write nothing: {heads}.",
-        "Every head writes to the residual stream; the number is the weakest head's part of its layer's"
-        " median.", "Compare with the original weights. A pruned head is no fault.", "evidence", below=True,
-        heads=", ".join(dead[:6]))  # fmt: skip
-    yield verdict_of(
-        "equal_heads", "weights", nearest, EQUAL, "Heads that write the same: {heads}.",
-        "No two heads of a layer write the same; the number is the largest cosine.",
-        "Compare with the original weights: a slice was copied twice.", "explorer",
-        heads=", ".join(equal[:6]))  # fmt: skip
+    yield verdict("dead_heads", smallest, DEAD, heads=", ".join(dead[:6]))
+    yield verdict("equal_heads", nearest, EQUAL, heads=", ".join(equal[:6]))
 
 
 def constants(subject: CheckSubject) -> Iterator[Finding]:
@@ -157,13 +138,9 @@ def constants(subject: CheckSubject) -> Iterator[Finding]:
     vectors = {name: p for name, p in subject.model.named_parameters() if p.ndim == 1 and p.numel() > 1}
     same = [name for name, vector in vectors.items() if bool((vector == vector[0]).all())]
     share = len(same) / max(1, len(vectors))
-    yield verdict_of(
-        "constant_vectors", "weights", share, 0.0,
-        "{count} of {tested} bias and norm vectors are constant, as before training: {names}.",
-        "No bias or norm vector is constant ({tested} tested).",
-        "Load these parameters. The file may use other names for them.",
-        severity="serious" if share > MANY_CONSTANT else "note", source=BY_DEFINITION, count=len(same),
-        tested=len(vectors), names=", ".join(same[:6]))  # fmt: skip
+    severity = "serious" if share > MANY_CONSTANT else "note"
+    counts = {"count": len(same), "tested": len(vectors), "names": ", ".join(same[:6])}
+    yield verdict("constant_vectors", share, 0.0, severity=severity, **counts)
 
 
 def channels(subject: CheckSubject) -> Iterator[Finding]:
@@ -173,12 +150,7 @@ def channels(subject: CheckSubject) -> Iterator[Finding]:
         return
     by_channel = normalize(weight.detach().flatten(2).double(), dim=-1)
     alike = (by_channel[:, 1:] * by_channel[:, :1]).sum(dim=-1).mean().item()
-    yield verdict_of(
-        "grey_filters", "weights", alike, GREY,
-        "The filters are nearly equal in all channels, so the model hardly uses colour.",
-        "The filters differ between channels. The number is the mean cosine between channels.",
-        "Load the filters of a model for colour images, or use grey images.", "filters", severity="note",
-    )  # fmt: skip
+    yield verdict("grey_filters", alike, GREY)
 
 
 def repeated(subject: CheckSubject) -> Iterator[Finding]:
@@ -188,12 +160,7 @@ def repeated(subject: CheckSubject) -> Iterator[Finding]:
     for name, matrix in matrices(subject.model):
         other, same = known.setdefault((*matrix.shape, *matrix[0, :4].tolist()), (name, matrix))
         pairs += [f"{name} = {other}"] if other != name and torch.equal(matrix, same) else []
-    yield verdict_of(
-        "equal_weights", "weights", len(pairs), 0,
-        "{count} weight matrices are copies of another matrix: {names}.",
-        "No two weight matrices are equal.",
-        "Convert the checkpoint again. Weights shared by design are not an error.", severity="note",
-        source=BY_DEFINITION, count=len(pairs), names=", ".join(pairs[:3]))  # fmt: skip
+    yield verdict("equal_weights", len(pairs), 0, count=len(pairs), names=", ".join(pairs[:3]))
 
 
 def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
@@ -205,21 +172,12 @@ def stored_precision(subject: CheckSubject) -> Iterator[Finding]:
         values = matrix[0].unique().numel()
         quantised += [values] if values < min(VALUES, matrix.shape[1] / 2) else []
     if len(quantised) > 1:  # equal channels of a patch embedding repeat values, too
-        yield stated(
-            "quantised", "weights", "note",
-            "{count} weight matrices are quantised: at most {values} distinct values per row.",
-            max(quantised), VALUES, BY_DEFINITION, "Compare predictions with those of the original weights.",
-            count=len(quantised), values=max(quantised))  # fmt: skip
+        yield verdict("quantised", max(quantised), VALUES, count=len(quantised), values=max(quantised))
     few = min(rounded, whole, key=len)
     mixed = len(few) / max(1, len(rounded) + len(whole))
     kind = LocalizedText("half precision") if rounded else "float32"
-    yield verdict_of(
-        "mixed_precision", "weights", mixed, 0.0,
-        "{count} weight matrices are rounded to half precision, unlike the others: {names}."
-        if few is rounded else "{count} weight matrices are in float32, unlike the others: {names}.",
-        "All weight matrices are stored in {kind}.",
-        "Export all weights in one precision, unless that was intended.", severity="note",
-        source=BY_DEFINITION, count=len(few), names=", ".join(few[:3]), kind=kind)  # fmt: skip
+    rule = "mixed_precision" if few is rounded else "mixed_precision float32"
+    yield verdict(rule, mixed, 0.0, count=len(few), names=", ".join(few[:3]), kind=kind)
 
 
 def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float:
@@ -242,15 +200,9 @@ def positions(subject: CheckSubject) -> Iterator[Finding]:
     if table is None or grid.patches < 9:
         return
     if table.std(dim=0).max() == 0:
-        yield stated(
-            "no_positions", "weights", "serious", "The position table is the same for every patch.", 0.0, 0.0,
-            BY_DEFINITION, "Load the position embedding.", "positions")  # fmt: skip
+        yield verdict("no_positions", 0.0, 0.0)
         return
-    yield verdict_of(
-        "random_positions", "weights", position_structure(table, grid), STRUCTURE,
-        "The position table has no structure: neighbours are no more similar than other patches.",
-        "Position embeddings of neighbouring patches are similar.", "Load the trained position embedding.",
-        "positions", below=True)  # fmt: skip
+    yield verdict("random_positions", position_structure(table, grid), STRUCTURE)
     note = subject.inspector.checkpoint.note
     if "resampled" in note:
         yield Finding("resized_positions", "weights", "note", note, view="positions")
