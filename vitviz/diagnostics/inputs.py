@@ -140,10 +140,8 @@ def _normalisations(subject: CheckSubject) -> Alternatives:
         (1 / 255, LocalizedText("values from 0 to 255 (mean and std 255 times smaller)")),
     ):
         changes[name] = tuple(tuple(factor * value for value in values) for values in (own.mean, own.std))
-    alternatives = {
-        name: partial(subject.outputs, preprocessing=replace(own, mean=mean, std=std))
-        for name, (mean, std) in changes.items()
-    }
+    others = {name: replace(own, mean=mean, std=std) for name, (mean, std) in changes.items()}
+    alternatives = {name: partial(subject.outputs, preprocessing=other) for name, other in others.items()}
     reverse = partial(subject.outputs, arrange=lambda values: values.flip(2))
     return {**alternatives, LocalizedText("channels in the order BGR"): reverse}
 
@@ -151,12 +149,11 @@ def _normalisations(subject: CheckSubject) -> Alternatives:
 def _orientations(subject: CheckSubject) -> Alternatives:
     """The image turned by 90, 180 and 270 degrees."""
     height, width = subject.inspector.preprocessing.size
-    return {
-        LocalizedText("images rotated by {angle} degrees counterclockwise", angle=90 * turns): partial(
-            subject.outputs, arrange=lambda values, turns=turns: values.rot90(turns, (-2, -1))
-        )
-        for turns in ((1, 2, 3) if height == width else (2,))
-    }
+    found = {}
+    for turns in (1, 2, 3) if height == width else (2,):
+        name = LocalizedText("images rotated by {angle} degrees counterclockwise", angle=90 * turns)
+        found[name] = partial(subject.outputs, arrange=partial(torch.rot90, k=turns, dims=(-2, -1)))
+    return found
 
 
 def _parameter(subject: CheckSubject, path: str, axes: int | None = None) -> nn.Parameter | None:

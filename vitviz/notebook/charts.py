@@ -131,9 +131,8 @@ def _lens(tensor: NamedTensor) -> charts.Chart:
 def _distances_charts(found: Distances) -> Charts:
     """Return charts by layer of each head's attention distance in px and attention on prefix tokens."""
     up = LocalizedText("Mean attention distance (px)")
-    mass = charts.by_layer(
-        np.asarray(found.prefix_mass), LocalizedText("Attention on prefix tokens"), high=1.0
-    )
+    label = LocalizedText("Attention on prefix tokens")
+    mass = charts.by_layer(np.asarray(found.prefix_mass), label, high=1.0)
     px = {name: _by_layer(getattr(found, name), "px", up=up) for name in ("distance", "renormalised")}
     return {**px, "prefix_mass": mass}
 
@@ -141,10 +140,8 @@ def _distances_charts(found: Distances) -> Charts:
 @charts_of.register
 def _attribution_charts(found: Attribution) -> Charts:
     """Return charts of a logit attribution: heads by layer, and a matrix of the source patches."""
-    return {
-        "heads": _by_layer(found.heads, "logits"),
-        "patches": _matrix_chart(found.patches, "logits", True),
-    }
+    patches = _matrix_chart(found.patches, "logits", True)
+    return {"heads": _by_layer(found.heads, "logits"), "patches": patches}
 
 
 @charts_of.register

@@ -162,11 +162,10 @@ def inline_chart(chart: Chart) -> str:
 def _strip(values: np.ndarray, what: TensorName) -> str:
     """Return one small map per layer, all on one scale."""
     look = bounds(values, what.diverging)
-    small = [
-        f"<span>{image(squares(value, *look), f'layer {n}', STRIP)}{n}</span>"
-        for n, value in enumerate(values, what.first)
-    ]
-    return f'<div class="vitviz-strip">{"".join(small)}</div>{scale(*look, what.unit)}'
+    small = ""
+    for n, value in enumerate(values, what.first):
+        small += f"<span>{image(squares(value, *look), f'layer {n}', STRIP)}{n}</span>"
+    return f'<div class="vitviz-strip">{small}</div>{scale(*look, what.unit)}'
 
 
 def _mosaic(values: np.ndarray, what: TensorName) -> str:

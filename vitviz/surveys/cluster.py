@@ -61,10 +61,8 @@ def measure_parts(
             "Workers are Ray's actors, and Ray is not installed: pip install 'vitviz[cluster]', or leave"
             " workers out; one process needs none."
         ) from None
-    rows = [
-        {"number": number, "items": pickle.dumps(list(some))}
-        for number, some in groupby(plan.items(done), key=lambda one: one[0] // plan.part)
-    ]
+    parts = groupby(plan.items(done), key=lambda one: one[0] // plan.part)
+    rows = [{"number": number, "items": pickle.dumps(list(some))} for number, some in parts]
     if not rows:
         return
     if not ray.is_initialized():
@@ -73,10 +71,8 @@ def measure_parts(
     kind = "GPU" if measuring.inspector.device.type == "cuda" else "CPU"
     places = _free(kind, wanted=min(workers, len(rows)))
     if not places:
-        warnings.warn(
-            f"Within {WAITS:g} s no {kind} of the cluster was free: this process measures alone.",
-            stacklevel=2,
-        )
+        said = f"Within {WAITS:g} s no {kind} of the cluster was free: this process measures alone."
+        warnings.warn(said, stacklevel=2)
         for row in rows:
             yield row["number"], SurveyPart.join(measuring.batches(pickle.loads(row["items"])))
         return

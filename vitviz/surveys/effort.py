@@ -65,8 +65,6 @@ class Effort:
             return {}
         stages = {"decode": self.decode, "pass": self.forward, "statistics": self.statistics}
         failed = f"; {self.failed} did not fit into memory" if self.failed else ""
-        return {
-            "images_per_pass": f"{self.batch}{failed}",
-            "images_per_second": float(f"{self.images / seconds:.3g}"),
-            "seconds": ", ".join(f"{name} {value:.3g}" for name, value in stages.items()),
-        }
+        speed = float(f"{self.images / seconds:.3g}")
+        told = ", ".join(f"{name} {value:.3g}" for name, value in stages.items())
+        return {"images_per_pass": f"{self.batch}{failed}", "images_per_second": speed, "seconds": told}

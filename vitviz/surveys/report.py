@@ -160,11 +160,12 @@ def _quantity_figure(name: str, what: Quantity, sums: Moments, quantiles: np.nda
 
 def _numbers_table(survey: Survey) -> str:
     """Return the HTML table of scalar quantities: mean ± standard error; "" if there are none."""
-    single = ((what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes)
-    rows = [
-        (what.title, f"{float(sums.mean):.5g} ± {float(sums.error):.2g}", what.unit, sums.count)
-        for what, sums in single
-    ]
+    rows = []
+    for what, sums in (
+        (what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes
+    ):
+        mean = f"{float(sums.mean):.5g} ± {float(sums.error):.2g}"
+        rows.append((what.title, mean, what.unit, sums.count))
     return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
 
 
@@ -183,11 +184,11 @@ def _ranking_section(survey: Survey) -> str:
         " standard errors of the difference, picture by picture.</p>"
     )
     said += "".join(f"<p>{_text(sentence)}</p>" for sentence in refusal_texts(survey))
-    return "".join(
-        f"<h2>Faithfulness, patches removed: {_text(protocol)}</h2>{said}"
-        + _table(HEAD, ranking_table(survey, place))
-        for place, protocol in enumerate(faithfulness_measure(survey).protocols)
-    )
+    found = ""
+    for place, protocol in enumerate(faithfulness_measure(survey).protocols):
+        found += f"<h2>Faithfulness, patches removed: {_text(protocol)}</h2>{said}"
+        found += _table(HEAD, ranking_table(survey, place))
+    return found
 
 
 def _words_section(survey: Survey) -> str:

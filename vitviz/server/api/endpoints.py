@@ -117,13 +117,11 @@ class Endpoints:
         subject = self._subject(image, checkpoint)
         trace = subject.trace
         measured = self._service.read(subject, lambda: shared_distances(subject))
-        return {
-            **_origin(trace),
-            "distance": to_lists(measured.renormalised if renormalise else measured.distance),
-            "prefix_mass": to_lists(measured.prefix_mass),
-            "uniform": to_lists(analyses.uniform_distance(trace.grid, renormalise=renormalise)),
-            "grid": grid_json(trace.grid),
-        }
+        distance = measured.renormalised if renormalise else measured.distance
+        uniform = analyses.uniform_distance(trace.grid, renormalise=renormalise)
+        told = {"distance": distance, "prefix_mass": measured.prefix_mass, "uniform": uniform}
+        told = {name: to_lists(values) for name, values in told.items()}
+        return {**_origin(trace), **told, "grid": grid_json(trace.grid)}
 
     def patch_attention(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
@@ -145,14 +143,10 @@ class Endpoints:
         query = str(query)  # Python converts no strings of thousands of digits
         token = int(query) if query.isdecimal() and len(query) < 10 else query
         of = analyses.attends_to if direction == "attends to" else analyses.attended_by
-        weights = of(trace, layer - 1, token)[head - 1].numpy()
-        grid = trace.grid
-        return {
-            **_origin(trace),
-            "patches": to_lists(weights[grid.prefix :].reshape(grid.rows, grid.cols)),
-            "prefix": dict(zip(grid.prefix_names, to_lists(weights[: grid.prefix]), strict=True)),
-            "grid": grid_json(grid),
-        }
+        weights, grid = of(trace, layer - 1, token)[head - 1].numpy(), trace.grid
+        patches = to_lists(weights[grid.prefix :].reshape(grid.rows, grid.cols))
+        prefix = dict(zip(grid.prefix_names, to_lists(weights[: grid.prefix]), strict=True))
+        return {**_origin(trace), "patches": patches, "prefix": prefix, "grid": grid_json(grid)}
 
     def filters(self, checkpoint: str = "", count: int = 28) -> dict:
         """Return the principal components of the patch embedding's filters, sorted by variance.
@@ -355,22 +349,18 @@ class Endpoints:
 
         score, found = settings["score"], view.results(subject, settings, alone=bool(settings["method"]))
         told = compute.ranking_json(found, score)
+        curves = {name: (curve.most[score], curve.least[score]) for name, curve in found.curves.items()}
         return {
             **_origin(subject.trace),
-            "target": list(found.classes),
-            "patches_as": found.patches_as,
-            "shares": list(found.shares),
+            "target": list(found.classes), "patches_as": found.patches_as, "shares": list(found.shares),
             "verdict": str(verdict_text(found, score)),
-            "chance": [*told["chance"], told["reach"]],
-            "rows": told["rows"],
+            "chance": [*told["chance"], told["reach"]], "rows": told["rows"],
             "maps": {name: to_lists(saliency.map) for name, saliency in found.maps.items()},
-            "curves": {
-                name: {"most": to_lists(curve.most[score]), "least": to_lists(curve.least[score])}
-                for name, curve in found.curves.items()
-            },
+            "curves": {name: dict(zip(("most", "least"), map(to_lists, sides), strict=True))
+                       for name, sides in curves.items()},
             "refused": {name: str(reason) for name, reason in found.refused.items()},
             "grid": grid_json(subject.grid),
-        }
+        }  # fmt: skip
 
     def check(self, checkpoint: str = "", images: list | None = None) -> dict:  # of each streamed result
         """Check a model for faults that make maps and predictions wrong. Every result holds all findings so

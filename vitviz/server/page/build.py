@@ -95,10 +95,9 @@ def _tab(view: View) -> list[Canvas]:
                 caveat = translatable("**What it does not show.** {caveat}", caveat=told.caveat)
                 gr.Markdown(caveat, **FORMULAS)
         with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
-            return [
-                Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first"),
-                Canvas(view.slug, True, elem_id=f"vitviz-second-{view.slug}", elem_classes="vitviz-beside"),
-            ]
+            first = Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first")
+            name = f"vitviz-second-{view.slug}"
+            return [first, Canvas(view.slug, True, elem_id=name, elem_classes="vitviz-beside")]
 
 
 def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:

@@ -74,10 +74,8 @@ class SidebarComponents:
             pairs = [(translatable(text), value) for text, value in PAIRS]
             self.pairs = gr.Dropdown(pairs, value=None, info=hint, **named)
             pixels = translatable(
-                "In pixels: one number, or height × width. Must be divisible into patches; at "
-                "most {count} tokens.",
-                count=str(limits.tokens),
-            )
+                "In pixels: one number, or height × width. Must be divisible into patches; at most {count}"
+                " tokens.", count=str(limits.tokens))  # fmt: skip
             own = [(translatable("As trained"), OWN)]
             self.size = _typed(translatable("Input size"), "vitviz-size", own, OWN, info=pixels)
         self.assumed = PageComponent("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
@@ -164,9 +162,8 @@ class PageRenderer:
         offered = _sizes(inspector, state.get("language", "en"), service.settings.limits.tokens)
         ground = service.pictures.ground(state["picture"], ImageEdits.parse(state["strokes"]))
         sample = service.pictures.sample_of(ground)
-        answer, beside = (
-            facts.prediction_facts(subjects[i], keys[i], sample) if keys[i] else {} for i in (0, 1)
-        )
+        each = zip(subjects, keys, strict=True)
+        answer, beside = (facts.prediction_facts(one, key, sample) if key else {} for one, key in each)
         if state["key"] != state["untouched"] and not soon:
             answer["before"] = facts.prediction_facts(service.subject(state["untouched"]))["top"]
         beside_it = service.checkpoints.inspector(second) if second else None
@@ -296,11 +293,8 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
         for factor in (0.5, 1.5, 2)
     ]
     scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
-    return [
-        (translate("As trained", language), OWN),
-        (translate("The image's aspect ratio", language), SHAPE),
-        *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled),
-    ]
+    own, shape = translate("As trained", language), translate("The image's aspect ratio", language)
+    return [(own, OWN), (shape, SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
 
 
 def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:

@@ -305,11 +305,9 @@ class PageCalls:
     def __init__(self, demo: gr.Blocks):
         self._queue = demo._queue
         self._inputs = {number: fn.inputs for number, fn in demo.fns.items()}
-        self._public = {
-            fn.api_name: (number, list(inspect.signature(fn.fn).parameters.values()))
-            for number, fn in demo.fns.items()
-            if fn.api_visibility == "public"
-        }
+        public = {number: fn for number, fn in demo.fns.items() if fn.api_visibility == "public"}
+        parameters = {number: inspect.signature(fn.fn).parameters for number, fn in public.items()}
+        self._public = {fn.api_name: (n, list(parameters[n].values())) for n, fn in public.items()}
 
     def awaited(self, name: str) -> bool:
         """True if a session or an event has pending results."""
