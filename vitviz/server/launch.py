@@ -92,12 +92,11 @@ class App:
         except OSError as error:
             if "port" not in str(error):
                 raise
-            print(
-                f"Port {options.port} on {options.host} is taken by another program, or the address is not "
-                "one of this machine's. Choose another with --port or --host.",
-                file=sys.stderr,
-                flush=True,
+            taken = (
+                f"Port {options.port} on {options.host} is taken by another program, or the address is not"
             )
+            advice = "one of this machine's. Choose another with --port or --host."
+            print(taken, advice, file=sys.stderr, flush=True)
             self._leave(1)
 
     def _leave(self, status: int) -> NoReturn:

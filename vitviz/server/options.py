@@ -45,9 +45,8 @@ class Limits:
             return
         (height, width), grid = size, inspector.grid()
         shrunk = (max(self.tokens - grid.prefix, 1) / (tokens - grid.prefix)) ** 0.5
-        tall, wide = (
-            max(1, int(n * shrunk / patch)) * patch for n, patch in zip(size, grid.patch, strict=True)
-        )
+        sides = zip(size, grid.patch, strict=True)
+        tall, wide = (max(1, int(side * shrunk / patch)) * patch for side, patch in sides)
         told = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
         raise TooMuch(LocalizedText(TOO_MANY, height=height, width=width, tokens=tokens, **told))
 

@@ -122,11 +122,9 @@ def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> di
         "strokes": run.strokes.told().text(),
         "tab": given.get("tab", ""),
     }
-    settings = {
-        slug: {name: value for name, value in one.items() if not service.pictures.has(value)}
-        for slug, one in settings_by_view(given).items()
-    }
-    return {**seen, "settings": settings}  # without the image's key, which is private to this server
+    shared = {name: value for name, value in given.items() if not service.pictures.has(value)}
+    # without the image's key, which is private to this server
+    return {**seen, "settings": settings_by_view(shared)}
 
 
 def settings_by_view(given: QueryTexts) -> dict[str, dict[str, str]]:

@@ -288,11 +288,11 @@ def link_settings(link: links.Link) -> dict[str, str]:
 def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     """Return the suggested input sizes of a checkpoint, of at most `tokens` tokens."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
-    scaled = [
-        tuple(max(p, round(side * factor / p) * p) for side, p in zip((height, width), patch, strict=True))
-        for factor in (0.5, 1.5, 2)
-    ]
-    scaled = [size for size in scaled if inspector.demand(size).tokens <= tokens]
+    scaled = []
+    for factor in (0.5, 1.5, 2):
+        sides = zip((height, width), patch, strict=True)
+        size = tuple(max(p, round(side * factor / p) * p) for side, p in sides)
+        scaled += [size] if inspector.demand(size).tokens <= tokens else []
     own, shape = translate("As trained", language), translate("The image's aspect ratio", language)
     return [(own, OWN), (shape, SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
 

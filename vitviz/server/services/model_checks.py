@@ -40,7 +40,7 @@ class ModelChecks:
 
     def __init__(self, runs: RunStore, sets: ImageSets, work: WorkQueue, limit: int):
         self._runs, self._sets, self._work, self._limit = runs, sets, work, limit
-        self._subjects: Cache[CheckSubject] = Cache(limit, self._nbytes)
+        self._subjects: Cache[CheckSubject] = Cache(limit, _nbytes)
         self._steps: Cache[CheckStep] = Cache(20_000, lambda step: 1)
 
     def step(self, key: str, given: str, number: object, quick: bool = False) -> CheckStep:
@@ -85,8 +85,8 @@ class ModelChecks:
         from vitviz.diagnostics.check import all_checks, results
 
         inspector = self._runs.inspector(self._runs.run(key))
-        images = self._sets.pictures(given) if given else None
-        images = images if self._sets.own(given) else None
+        pictures = self._sets.pictures(given) if given else None
+        images = pictures if self._sets.own(given) else None
         paths = [image for image in images or () if isinstance(image, Path)]
         with uploads.protect_files(paths), self._work.computing(inspector, None, PASSES):
             model = (*self._model(key), given)
@@ -107,7 +107,7 @@ class ModelChecks:
         selected = images_of(inspector, images, fitting)[:fitting]
         return CheckSubject(inspector, tuple(selected), "frozen")
 
-    @staticmethod
-    def _nbytes(subject: CheckSubject) -> int:
-        """Return the estimated bytes of a subject's traces, its size in the cache."""
-        return len(subject.images) * subject.inspector.demand().nbytes
+
+def _nbytes(subject: CheckSubject) -> int:
+    """Return the estimated bytes of a subject's traces, its size in the cache."""
+    return len(subject.images) * subject.inspector.demand().nbytes
