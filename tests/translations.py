@@ -141,7 +141,10 @@ def findings_of_a_check() -> set[str]:
     found = python_texts(HOME / "diagnostics", sentences=False)
     rules = json.loads((HOME / "diagnostics" / "findings.json").read_text(encoding="utf-8"))
     found |= {
-        rule[part] for rule in rules.values() for part in ("bad", "good", "advice", "source") if part in rule
+        rule[part]
+        for rule in rules.values()
+        for part in ("bad", "good", "advice", "source", "setting")
+        if part in rule
     }
     for file in (HOME / "diagnostics").glob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))

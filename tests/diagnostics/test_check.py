@@ -145,9 +145,7 @@ def test_gain_is_serious_only_if_t_test_is_significant(verdict):
     given = SimpleNamespace(inspector=SimpleNamespace(head_type="softmax"), own_outputs=own, images=range(6))
     for better, expected in ((own + 3 * torch.eye(6), "serious"), (lucky, "note")):
         alternatives = {"worse": lambda: 0.5 * own, "better": lambda better=better: better}
-        comparison = inputs.Comparison(
-            "name", "Setting", "Do {best}.", lambda subject, of=alternatives: of, verdict=verdict
-        )
+        comparison = inputs.Comparison("pooling", lambda subject, of=alternatives: of, verdict=verdict)
         (found,) = comparison(given)
         terms = [inputs.divergences(logits, "softmax").double().numpy() for logits in (better, own)]
         p = ttest_rel(*terms, alternative="greater").pvalue

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitviz.analyses.faithfulness.curves import t_quantile
-from vitviz.diagnostics.finding import Finding, layers_named, verdict
+from vitviz.diagnostics.finding import RULES, Finding, layers_named, verdict
 from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.adapters.assumptions import NORMALISATIONS
 from vitviz.engine.formats import overrides
@@ -69,11 +69,8 @@ def information(logits: Float[Tensor, "view image class"], head_type: HeadType) 
 class Comparison:
     """A check that compares one setting of the model with alternatives, given by `variants`."""
 
-    name: str  # of the finding
-    setting: str
-    advice: str  # a pattern; {best} is the best alternative
+    name: str  # of the finding and of its rule, which names the setting
     variants: Callable[[CheckSubject], Alternatives]  # empty if the check does not apply
-    view: str = ""
     limit: float = GAIN
     verdict: bool = True  # False: the best alternative is a number without a verdict
 
@@ -86,11 +83,12 @@ class Comparison:
         significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
         source = LocalizedText("measured; paired t test over images, 5 % level, corrected for the number of"
                                " alternatives: {count}", count=len(gains))  # fmt: skip
+        rule = RULES[self.name]
         yield verdict(
             "alternative" if significant else "alternative insignificant", gain, self.limit, name=self.name,
-            severity=None if self.verdict else "number", source=source, view=self.view,
-            advice=self.advice if significant else "",
-            setting=self.setting, best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
+            severity=None if self.verdict else "number", source=source, view=rule.get("view", ""),
+            advice=rule.get("advice", "") if significant else "", setting=LocalizedText(rule["setting"]),
+            best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
 
     def gains(self, subject: CheckSubject) -> dict[str, tuple[float, float]]:
         """Return the gain of every alternative and the gain's standard error over images, by name."""
@@ -334,28 +332,16 @@ def _activations(subject: CheckSubject) -> Alternatives:
 
 
 COMPARISONS = (
-    Comparison("normalisation", LocalizedText("Normalisation"),
-               "Give the normalisation that the model was trained with: {best}.", _normalisations, "patches"),
-    Comparison("orientation", LocalizedText("Orientation"),
-               "Check the orientation of the images. Best alternative: {best}.", _orientations, "patches"),
-    Comparison("patch_filters", LocalizedText("Patch embedding"),
-               "Convert the patch embedding again: the axes of its filters are in another order ({best}).",
-               _patch_filters, "filters"),
-    Comparison("position_order", LocalizedText("Position table"),
-               "Load the position table again; its patches are stored in another order ({best}).",
-               _position_orders, "positions"),
-    Comparison("class_token", LocalizedText("Class token"),
-               "Load the class token again; the present one belongs to another model or was not loaded.",
-               _class_tokens),
-    Comparison("attention_weights", LocalizedText("Attention weights"),
-               "Convert the attention weights again. Best alternative: {best}.", _attention_weights,
-               "explorer", MANY),
-    Comparison("layer_order", LocalizedText("Order of the layers"),
-               "Convert the layers again. Best alternative: {best}.", _layer_orders, "explorer"),
-    Comparison("norms", LocalizedText("Placement of the norms"),
-               "Convert the norm layers again. Best alternative: {best}.", _norm_placements),
-    Comparison("pooling", LocalizedText("Pooling"), "Load the model with {best}.", _poolings),
+    Comparison("normalisation", _normalisations),
+    Comparison("orientation", _orientations),
+    Comparison("patch_filters", _patch_filters),
+    Comparison("position_order", _position_orders),
+    Comparison("class_token", _class_tokens),
+    Comparison("attention_weights", _attention_weights, MANY),
+    Comparison("layer_order", _layer_orders),
+    Comparison("norms", _norm_placements),
+    Comparison("pooling", _poolings),
     # without a verdict: DeiT-Tiny gains 0.1 nats with QuickGELU and 0.09 with twice its heads
-    Comparison("activation", LocalizedText("Activation"), "", _activations, verdict=False),
-    Comparison("heads", LocalizedText("Number of heads"), "", _head_counts, verdict=False),
-)  # fmt: skip
+    Comparison("activation", _activations, verdict=False),
+    Comparison("heads", _head_counts, verdict=False),
+)
