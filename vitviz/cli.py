@@ -202,9 +202,8 @@ def _classes(path: Path | None):
 def figure(
     view: Annotated[str, Argument(metavar="VIEW", help="Which view.")],
     picture: Annotated[str, Argument(metavar="[PICTURE]", help="A file, or a sample's name.")] = "",
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.")
-    ] = None,
+    out: Annotated[Path | None, Option(
+        "--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.")] = None,
     checkpoint: CheckpointOption = "vitviz-tiny",
     given: SettingOption = None,
     width: Annotated[float | None, Option(help="Width in mm, 40 to 400. Default: what it needs.")] = None,
@@ -214,13 +213,12 @@ def figure(
     language: Annotated[str, Option(help="en, zh-CN or ko.")] = "en",
     size: Annotated[int | None, Option(help="Side of the model's input in pixels.", min=1)] = None,
     without: Annotated[str, Option(help='What is taken away, such as "heads=8.2 patches=0.17".')] = "",
-    strokes: Annotated[
-        str, Option(help='What is painted over it first, such as "brush.mean_60.100.80 rotate_10".')
-    ] = "",
+    strokes: Annotated[str, Option(
+        help='What is painted over it first, such as "brush.mean_60.100.80 rotate_10".')] = "",
     second: Annotated[str, Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
     device: DeviceOption = "auto",
     weights: WeightsOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Draw one view of one image as SVG, PDF or PNG for print; the caption goes beside it as text.
 
     VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is
@@ -356,9 +354,8 @@ def video(
 @program.command()
 def check(
     checkpoint: Annotated[str, Argument(metavar="MODEL", help="Name, folder or file.")],
-    folder: Annotated[
-        str, Argument(metavar="[FOLDER]", help="Where the images are, as for survey. Default: the samples.")
-    ] = "",
+    folder: Annotated[str, Argument(
+        metavar="[FOLDER]", help="Where the images are, as for survey. Default: the samples.")] = "",
     out: Annotated[Path | None, Option("--out", "-o", help="An .html file for the report.")] = None,
     method: Annotated[str, Option(help="The saliency method that is checked.")] = "frozen",
     limit: Annotated[int, Option(help="Number of images; more are thinned out evenly.", min=1)] = 8,
@@ -366,7 +363,7 @@ def check(
     dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
     as_json: Annotated[bool, Option("--json", help="Print a list of objects, serious ones first.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Checks a model for faults that make maps and predictions wrong; see docs/check.md.
 
     Findings are printed as they come; Ctrl-C ends the check. The exit status is 1 if a finding is serious.

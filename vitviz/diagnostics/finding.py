@@ -106,7 +106,7 @@ class Report(NotebookTable):
     def verdict(self) -> str:
         """The number of findings, as one sentence."""
         counts = Counter(finding.severity for finding in self.findings)
-        serious = "no serious finding" if not counts["serious"] else f"{counts['serious']} serious"
+        serious = f"{counts['serious']} serious" if counts["serious"] else "no serious finding"
         return f"{self.checkpoint}, {self.images} images: {serious}, {counts['note']} notes."
 
     def rows(self) -> list[dict[str, Any]]:
