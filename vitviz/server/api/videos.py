@@ -10,7 +10,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vitviz.errors import Unknown, VitvizError
-from vitviz.export import Figure, animation
+from vitviz.export import Figure
+from vitviz.export.animation import (
+    FORMATS,
+    NO_FILM,
+    Animation,
+    OnFrame,
+    check_axis,
+    check_video_format,
+    check_width,
+    layer_frames,
+    layer_video,
+    predicted_class_setting,
+    training_video,
+)
 from vitviz.export.video import video_at_mean_rate
 from vitviz.server.api import figures
 from vitviz.server.api.figures import QueryTexts
@@ -39,8 +52,8 @@ OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 def page_video(
     service: AnalysisService, key: str, slug: str, given: QueryTexts, over: str = "training",
-    asked: PrintStyle = ALONE, told: animation.OnFrame = lambda done, of: None
-) -> animation.Animation:  # fmt: skip
+    asked: PrintStyle = ALONE, told: OnFrame = lambda done, of: None
+) -> Animation:  # fmt: skip
     """Return the video of a view over training or over the layers. `told` receives the progress.
 
     Raises VitvizError if the view has no such video.
@@ -49,7 +62,7 @@ def page_video(
         raise Unknown(OF_A_SET)
     view, run, (_, second) = service.view(slug), service.runs.run(key), service.runs.both(key)
 
-    if animation.check_axis(over) == "layers":
+    if check_axis(over) == "layers":
         subject = service.subject(key)
         settings = view.settings(given, subject.about)
 
@@ -57,10 +70,10 @@ def page_video(
             request_context.require_visitor()
             return figures.figure_of_settings(service, key, view, each, asked)
 
-        return animation.layer_video(view, subject, settings, asked.detail, grown)
+        return layer_video(view, subject, settings, asked.detail, grown)
     moments = _moments(service, view, run.checkpoint)
     subject = service.subject(key)
-    given = {**given, **animation.predicted_class_setting(subject, view.settings(given, subject.about))}
+    given = {**given, **predicted_class_setting(subject, view.settings(given, subject.about))}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
@@ -71,13 +84,13 @@ def page_video(
         told(next(done), len(moments))
         return made
 
-    return animation.training_video(run.checkpoint, moments, figure_of)
+    return training_video(run.checkpoint, moments, figure_of)
 
 
 def upload_video(
     service: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
-    asked: PrintStyle, told: animation.OnFrame
-) -> animation.Animation:  # fmt: skip
+    asked: PrintStyle, told: OnFrame
+) -> Animation:  # fmt: skip
     """Return a view's video over a slice (`part`) of a video's frames, traced like the image of `key`."""
     view = service.view(slug)
     if view.on_request or view.needs is not Needs.RUN:
@@ -100,7 +113,7 @@ def video_file(
     service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a video file and its name; film.over, .width, .seconds, .detail, .dark, .lang set the format."""
-    address = figures.FigureRequest(given, PREFIX, "Films", ASKED, ending, animation.FORMATS)
+    address = figures.FigureRequest(given, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
     count = service.counted(key, ticket)
     width = address.number("width", "960")
@@ -118,13 +131,13 @@ def video_file(
 
 def require_video_format(form: str, width: int, seconds: float) -> None:
     """Raise VitvizError for an invalid format. Called before the frames are computed, which takes long."""
-    animation.check_video_format(form, seconds)
-    animation.check_width(parse_whole(width, "width", 1, WIDE))
+    check_video_format(form, seconds)
+    check_width(parse_whole(width, "width", 1, WIDE))
 
 
 def encode_video(
-    service: AnalysisService, made: animation.Animation, form: str, width: int, seconds: float,
-    told: animation.OnFrame = lambda done, of: None
+    service: AnalysisService, made: Animation, form: str, width: int, seconds: float,
+    told: OnFrame = lambda done, of: None
 ) -> bytes:  # fmt: skip
     """Draw and encode the file in an expensive turn."""
     with service.work.drawing(width * width):
@@ -145,7 +158,7 @@ def video_lengths(service: AnalysisService, key: str, slug: str, given: QueryTex
             return text_to_json(message_of(error))
 
     def layers() -> int:
-        return len(animation.layer_frames(view, subject, view.settings(theirs, subject.about)))
+        return len(layer_frames(view, subject, view.settings(theirs, subject.about)))
 
     training = option(lambda: len(_moments(service, view, service.runs.run(key).checkpoint)))
     return {"training": training, "layers": option(layers)}
@@ -155,7 +168,7 @@ def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snap
     """Return the training snapshots of a video. Raises VitvizError for none, or if each takes too long."""
     moments = thin_out(service.checkpoints.moments(checkpoint), MOST)
     if not moments:
-        raise VitvizError(LocalizedText(animation.NO_FILM, checkpoint=checkpoint))
+        raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     if view.on_request:
         raise VitvizError(TOO_LONG)
     return moments
