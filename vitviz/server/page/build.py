@@ -135,12 +135,9 @@ def serve_with_retries(demo: gr.Blocks, **given) -> None:
 
 def theme() -> gr.themes.Base:
     """Return a theme with system fonts (there may be no network) and contrast of 4.5 : 1 (WCAG AA)."""
-    base = gr.themes.Default(
-        primary_hue="teal",
-        neutral_hue="slate",
-        font=["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"],
-        font_mono=["ui-monospace", "Menlo", "Consolas", "monospace"],
-    )
+    sans = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
+    mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
+    base = gr.themes.Default(primary_hue="teal", neutral_hue="slate", font=sans, font_mono=mono)
     return base.set(
         body_text_color_subdued="*neutral_500",
         color_accent="*primary_700",  # page.css resets this in dark mode

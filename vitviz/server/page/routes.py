@@ -370,10 +370,8 @@ def _frame_answer(service: AnalysisService, picture: str, keys: list[str], views
     with service.frames.looked_at(keys[0]):  # a pass may take longer than a frame's lifetime
         subject = service.subject(keys[0])
     state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
-    return {
-        "key": keys[0],
-        "size": [min(LARGEST, int(side / crop)) for side in subject.grid.pixels],
-        "answers": [facts.prediction_facts(service.subject(key)) if key else {} for key in keys],
-        "picture": figure_frame(service, keys[0], "picture"),
-        "figures": {view.slug: figures_of(view, service, state) for view in views},
-    }
+    size = [min(LARGEST, int(side / crop)) for side in subject.grid.pixels]
+    answers = [facts.prediction_facts(service.subject(key)) if key else {} for key in keys]
+    figures = {view.slug: figures_of(view, service, state) for view in views}
+    told = {"key": keys[0], "size": size, "answers": answers, "figures": figures}
+    return {**told, "picture": figure_frame(service, keys[0], "picture")}
