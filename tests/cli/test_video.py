@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import vitviz
-from tests.export.helpers import of_gif, of_mp4
+from tests.export.helpers import read_gif, read_mp4
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def test_csv_has_one_row_per_frame(run_vitviz, clip, tmp_path):
 @pytest.mark.long
 def test_videos_have_selected_frames(run_vitviz, clip, tmp_path):
     assert run_vitviz("video", clip, "--step", "2", "--width", "320", "-o", "clip.mp4")[0] == 0
-    seen, rate = of_mp4((tmp_path / "clip.mp4").read_bytes(), tmp_path / "again.mp4")
+    seen, rate = read_mp4((tmp_path / "clip.mp4").read_bytes(), tmp_path / "again.mp4")
     assert len(seen) == 2 and rate == 5 and seen[0].shape[1] == 320
     assert "from Frame 0, 0.00 s to Frame 2, 0.20 s" in (tmp_path / "clip.txt").read_text(encoding="utf-8")
     assert run_vitviz("video", clip, "--start", "0.1", "--width", "320", "-o", "out.gif")[0] == 0
-    assert len(of_gif((tmp_path / "out.gif").read_bytes())[0]) == 2
+    assert len(read_gif((tmp_path / "out.gif").read_bytes())[0]) == 2
 
 
 @pytest.mark.parametrize(

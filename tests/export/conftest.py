@@ -1,4 +1,4 @@
-"""Figures made once."""
+"""Cached figures and faithfulness evaluations."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from vitviz.views.trial import compute as trials
 
 
 @pytest.fixture(scope="session")
-def made(inspector, trace, photo):
-    """Every figure, made once for all files."""
-    return kept_figures(inspector, trace, photo)
+def cached_figures(inspector, trace, photo):
+    """Return a function that makes figures and caches them for all files."""
+    return figure_cache(inspector, trace, photo)
 
 
-def kept_figures(inspector, trace, photo):
+def figure_cache(inspector, trace, photo):
     kept = {}
 
     def make(view: str, detail: bool = False, **settings):
@@ -24,19 +24,19 @@ def kept_figures(inspector, trace, photo):
     return make
 
 
-TRIED = {}  # a trial takes half a minute, and every figure makes its own: of one picture it is made once
+EVALUATIONS = {}  # an evaluation takes half a minute, so each is computed once per image
 
 
 @pytest.fixture(autouse=True)
-def tried_once(monkeypatch):
-    """Here alone: tests of other folders in the same process ask whether a trial waits for its turn."""
+def cached_evaluations(monkeypatch):
+    """Applies to this folder only, because tests of other folders check when an evaluation is scheduled."""
     own = trials.evaluate_method
 
-    def tried(subject, target, patches_as, method, steps=None):
+    def evaluate_cached(subject, target, patches_as, method, steps=None):
         seen = subject.trace.view.picture.tobytes()
         name = (subject.checkpoint, seen, target, patches_as, method, steps)
-        if name not in TRIED:
-            TRIED[name] = own(subject, target, patches_as, method, steps)
-        return TRIED[name]
+        if name not in EVALUATIONS:
+            EVALUATIONS[name] = own(subject, target, patches_as, method, steps)
+        return EVALUATIONS[name]
 
-    monkeypatch.setattr(trials, "evaluate_method", tried)
+    monkeypatch.setattr(trials, "evaluate_method", evaluate_cached)

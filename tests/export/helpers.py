@@ -1,4 +1,4 @@
-"""Helpers that several test files share."""
+"""Shared helpers of the export tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from imageio_ffmpeg import read_frames
 from PIL import Image
 
 
-def of_mp4(data: bytes, path) -> tuple[list[np.ndarray], float]:
-    """The pictures of a film, read by ffmpeg, and how many there are a second."""
+def read_mp4(data: bytes, path) -> tuple[list[np.ndarray], float]:
+    """Return the frames of an MP4, decoded by ffmpeg, and the frame rate."""
     path.write_bytes(data)
     reader = read_frames(str(path))
     known = next(reader)
@@ -18,8 +18,8 @@ def of_mp4(data: bytes, path) -> tuple[list[np.ndarray], float]:
     return [np.frombuffer(one, np.uint8).reshape(tall, wide, 3) for one in reader], known["fps"]
 
 
-def of_gif(data: bytes) -> tuple[list[np.ndarray], list[int]]:
-    """The frames of a film, and how many milliseconds each stands."""
+def read_gif(data: bytes) -> tuple[list[np.ndarray], list[int]]:
+    """Return the frames of a GIF and their durations in milliseconds."""
     film = Image.open(io.BytesIO(data))
     frames, times = [], []
     for number in range(film.n_frames):
@@ -29,5 +29,5 @@ def of_gif(data: bytes) -> tuple[list[np.ndarray], list[int]]:
     return frames, times
 
 
-def close(found, expected, atol=1e-4):
+def assert_close(found, expected, atol=1e-4):
     np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float), atol=atol)

@@ -1,4 +1,4 @@
-"""Films read back: as many frames as there are moments, each as long as it should be, each its figure."""
+"""Videos decoded again: number, order, duration and content of the frames."""
 
 import io
 import sys
@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import vitviz
-from tests.export.helpers import of_gif, of_mp4
-from tests.export.reading import middles, picture, texts, values
+from tests.export.helpers import read_gif, read_mp4
+from tests.export.reading import cell_centres, image_of, texts, values_of_colours
 from tests.tiers import sweep
 from vitviz.charts.chart import Chart
 from vitviz.charts.mpl.page import FrameRenderer
@@ -25,8 +25,8 @@ WIDTH, SECONDS = 480, 0.3
 
 
 @pytest.fixture(scope="module")
-def films(inspector, photo):
-    """Films by view and what they go over, each made once."""
+def cached_videos(inspector, photo):
+    """Return a function that makes videos by view and dimension and caches them."""
     kept = {}
 
     def film(view: str, over: str, **settings):
@@ -38,49 +38,49 @@ def films(inspector, photo):
     return film
 
 
-def apart(one: np.ndarray, other: np.ndarray) -> float:
-    """How far two pictures lie from each other, on average, of 255."""
+def mean_difference(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the mean absolute difference of two images, of 255."""
     return float(np.abs(one.astype(float) - other).mean())
 
 
-def drawn(film) -> list[np.ndarray]:
-    """Every frame as it is drawn, which takes longer than all that is asked of it."""
+def drawn_frames(film) -> list[np.ndarray]:
+    """Return every frame as drawn, without encoding."""
     return [film.picture(number, WIDTH) for number in range(len(film.frames))]
 
 
-def nearest(seen: np.ndarray, drawn: list[np.ndarray]) -> int:
-    """Which frame of the film a picture shows."""
-    return int(np.argmin([apart(seen, one) for one in drawn]))
+def nearest_frame(seen: np.ndarray, drawn_frames: list[np.ndarray]) -> int:
+    """Return the number of the video frame that an image shows."""
+    return int(np.argmin([mean_difference(seen, one) for one in drawn_frames]))
 
 
 @pytest.mark.long
-def test_an_mp4_has_every_frame_in_its_order_and_its_time(films, tmp_path):
-    film = films("rollout", "layers")
-    seen, rate = of_mp4(film.mp4(WIDTH, SECONDS), path := tmp_path / "film.mp4")
-    each, expected = round(SECONDS * rate), drawn(film)
+def test_mp4_has_every_frame_in_order_and_duration(cached_videos, tmp_path):
+    film = cached_videos("rollout", "layers")
+    seen, rate = read_mp4(film.mp4(WIDTH, SECONDS), path := tmp_path / "film.mp4")
+    each, expected = round(SECONDS * rate), drawn_frames(film)
     assert len(film.frames) == 8 and len(seen) == each * (7 + HELD)
     for number in range(8):
-        assert nearest(seen[number * each + each // 2], expected) == number
-        assert apart(seen[number * each], expected[number]) < 2
+        assert nearest_frame(seen[number * each + each // 2], expected) == number
+        assert mean_difference(seen[number * each], expected[number]) < 2
     other = cv2.VideoCapture(str(path))  # by another library
     assert other.get(cv2.CAP_PROP_FRAME_COUNT) == len(seen) and other.get(cv2.CAP_PROP_FPS) == rate
     assert other.get(cv2.CAP_PROP_FRAME_WIDTH) == WIDTH and other.get(cv2.CAP_PROP_FRAME_HEIGHT) % 2 == 0
 
 
 @pytest.mark.long
-def test_a_gif_has_every_frame_in_its_order_and_its_time(films):
-    film = films("evidence", "layers")
+def test_gif_has_every_frame_in_order_and_duration(cached_videos):
+    film = cached_videos("evidence", "layers")
     data = film.gif(WIDTH, SECONDS)
-    (seen, times), expected = of_gif(data), drawn(film)
+    (seen, times), expected = read_gif(data), drawn_frames(film)
     assert times == [300] * 7 + [900] and len(seen) == len(film.frames) == 8
-    assert [nearest(one, expected) for one in seen] == list(range(8))
-    assert max(map(apart, seen, expected)) < 4  # of 256 colours
+    assert [nearest_frame(one, expected) for one in seen] == list(range(8))
+    assert max(map(mean_difference, seen, expected)) < 4  # of 256 colours
     assert Image.open(io.BytesIO(data)).info["loop"] == 0
 
 
 @pytest.mark.long
-def test_each_frame_of_a_training_is_that_steps_figure_under_one_scale(films, photo):
-    film = films("rollout", "training", smooth="off")
+def test_training_frames_show_each_step_on_one_scale(cached_videos, photo):
+    film = cached_videos("rollout", "training", smooth="off")
     maps = [
         vitviz.rollout(vitviz.load(moment.name, device="cpu").trace(photo)).numpy()
         for moment in vitviz.training_snapshots("vitviz-tiny")
@@ -88,25 +88,27 @@ def test_each_frame_of_a_training_is_that_steps_figure_under_one_scale(films, ph
     low, high = min(map(np.min, maps)), max(map(np.max, maps))
     for frame, expected in zip(film.frames, maps, strict=True):
         svg = frame.svg()
-        found = values(middles(picture(svg, "panel-1-values"), *expected.shape), low, high)
+        found = values_of_colours(cell_centres(image_of(svg, "panel-1-values"), *expected.shape), low, high)
         np.testing.assert_allclose(found, expected, atol=(high - low) / 255)
         assert {f"{end:.3g}" for end in (low, high)} <= set(texts(svg))
     assert "Training step 3,000" in film.labels[2] and "accuracy" in film.labels[2]
 
 
 @pytest.mark.long
-def test_rollout_grows_to_the_whole(films, trace):
-    film = films("rollout", "layers", smooth="off", fusion="max")
+def test_rollout_frames_accumulate_layers(cached_videos, trace):
+    film = cached_videos("rollout", "layers", smooth="off", fusion="max")
     maps = [vitviz.rollout(trace, fusion="max", layers=(0, last)).numpy() for last in range(8)]
     low, high = min(map(np.min, maps)), max(map(np.max, maps))
     for frame, expected in zip(film.frames, maps, strict=True):
-        found = values(middles(picture(frame.svg(), "panel-1-values"), *expected.shape), low, high)
+        found = values_of_colours(
+            cell_centres(image_of(frame.svg(), "panel-1-values"), *expected.shape), low, high
+        )
         np.testing.assert_allclose(found, expected, atol=(high - low) / 255)
     assert [str(label) for label in film.labels][1] == "Layers 1 to 2"
 
 
-def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspector, trace):
-    film = films("evidence", "layers")
+def test_attribution_frames_accumulate_heads_to_full_map(cached_videos, inspector, trace):
+    film = cached_videos("evidence", "layers")
     account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax()))
     so_far = np.zeros(account.patches.shape)
     for layer, frame in enumerate(film.frames):
@@ -122,8 +124,8 @@ def test_evidence_grows_by_each_layers_heads_to_the_whole_account(films, inspect
 
 @pytest.mark.long
 @sweep("view", [view.slug for view in VIEWS if view.printable], quick=["rollout", "distance"])
-def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view, fast_faithfulness):
-    """What lies in all frames alike is found there: nothing but numbers, notes and labels has moved."""
+def test_scales_axes_and_layout_are_constant_across_frames(inspector, photo, view, fast_faithfulness):
+    """Only numbers, notes and labels may differ between frames."""
     film = vitviz.animation(view, inspector, photo, detail=True)
     known = []
     for frame in film.frames:
@@ -148,8 +150,8 @@ def test_scales_axes_and_places_stand_still_in_every_view(inspector, photo, view
     assert all(np.allclose(one, places[0]) for one in places)
 
 
-def test_a_longer_title_or_note_moves_nothing():
-    """The colours of the map and of its scale lie in the same pixels, whatever is said above and below."""
+def test_longer_title_or_note_keeps_layout():
+    """The colours of the map and its scale lie in equal pixels, for any text above and below."""
     scale = Scale("viridis", 0.0, 1.0, "Share")
     specs = [
         FigureSpec(((Map(title, values=np.eye(3), scale=scale),),), notes=(note,), width=60.0)
@@ -158,23 +160,23 @@ def test_a_longer_title_or_note_moves_nothing():
     frames = list(map(FrameRenderer(specs, ["1", "2"], WIDTH).__getitem__, range(2)))
     coloured = [np.ptp(frame.astype(int), axis=2) > 40 for frame in frames]
     assert coloured[0].any() and (coloured[0] == coloured[1]).all()
-    assert apart(*frames) > 1
+    assert mean_difference(*frames) > 1
 
 
-def test_the_label_stands_in_its_frame_in_the_films_language(inspector, photo):
-    films = {
+def test_frame_labels_differ_and_caption_is_translated(inspector, photo):
+    cached_videos = {
         tag: vitviz.animation("rollout", inspector, photo, over="layers", language=tag)
         for tag in ("en", "ko")
     }
-    assert "A film of 8 frames" in films["en"].caption and "8프레임" in films["ko"].caption
-    first, second = (films["en"].picture(number, WIDTH) for number in (0, 1))
+    assert "A film of 8 frames" in cached_videos["en"].caption and "8프레임" in cached_videos["ko"].caption
+    first, second = (cached_videos["en"].picture(number, WIDTH) for number in (0, 1))
     band = first.shape[1] // 86 * 6  # 6 mm: the label alone
-    assert apart(first[:band], second[:band]) > 0.1
-    plain = replace(films["en"], labels=films["en"].labels[:1] * 8)
-    assert apart(plain.picture(0, WIDTH)[:band], plain.picture(1, WIDTH)[:band]) == 0
+    assert mean_difference(first[:band], second[:band]) > 0.1
+    plain = replace(cached_videos["en"], labels=cached_videos["en"].labels[:1] * 8)
+    assert mean_difference(plain.picture(0, WIDTH)[:band], plain.picture(1, WIDTH)[:band]) == 0
 
 
-def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
+def test_inapplicable_animations_raise(inspector, photo, cached_videos, tmp_path):
     from tests.engine.small_models import save_model, small_vit
 
     alone = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
@@ -189,15 +191,15 @@ def test_what_does_not_apply_is_a_sentence(inspector, photo, films, tmp_path):
         vitviz.animation("tour", inspector, photo)
     with pytest.raises(VitvizError, match="expected one of training, layers"):
         vitviz.animation("rollout", inspector, photo, over="time")
-    film = films("rollout", "layers")
+    film = cached_videos("rollout", "layers")
     for asked in (("avi", 480, 1), ("gif", 481, 1), ("gif", 4000, 1), ("mp4", 480, 0), ("mp4", 480, "1")):
         with pytest.raises(VitvizError, match="expected"):
             film.file(*asked)
 
 
 @pytest.mark.long
-def test_without_an_encoder_mp4_is_a_sentence_and_gif_goes_on(films, monkeypatch, tmp_path):
-    film = films("rollout", "layers")
+def test_missing_encoder_raises_for_mp4_but_not_gif(cached_videos, monkeypatch, tmp_path):
+    film = cached_videos("rollout", "layers")
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "imageio_ffmpeg", None)
         with pytest.raises(VitvizError, match="pip install 'vitviz\\[film\\]'"):
@@ -214,16 +216,16 @@ def test_without_an_encoder_mp4_is_a_sentence_and_gif_goes_on(films, monkeypatch
     assert (tmp_path / "film.txt").read_text(encoding="utf-8") == film.caption
 
 
-def test_a_film_that_nobody_waits_for_ends(films):
+def test_cancelled_video_stops(cached_videos):
     from vitviz.traces import cancellation
 
-    film, told = films("rollout", "layers"), []
+    film, told = cached_videos("rollout", "layers"), []
     with pytest.raises(Stopped), cancellation.when(lambda: len(told) == 2):
         film.file("mp4", WIDTH, told=lambda done, of: told.append((done, of)))
     assert told == [(1, 8), (2, 8)]
 
 
 @pytest.mark.long
-def test_the_same_film_is_the_same_bytes(films):
-    film = films("rollout", "layers", layers=(6, 8))
+def test_equal_videos_are_equal_bytes(cached_videos):
+    film = cached_videos("rollout", "layers", layers=(6, 8))
     assert film.mp4(WIDTH) == film.mp4(WIDTH) and film.gif(WIDTH) == film.gif(WIDTH)

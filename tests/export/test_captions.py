@@ -1,4 +1,4 @@
-"""Captions: plain text without LaTeX, LaTeX that compiles, Markdown that shows what it says."""
+"""Captions: plain text without LaTeX, LaTeX that compiles, Markdown that renders correctly."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ from vitviz.export.captions import Caption, first_sentence, plain_formula
 from vitviz.views import VIEWS
 from vitviz.views.languages import NAMES, translate
 
-NAMED = Caption(
+CAPTION = Caption(
     (("Map, my_model*50%: a & b $1.", False), ("An *idea* with `code`.", True)),
     (("Definition: **bold** $A^{l,h}_{0j} = \\frac{1}{N_p}$ of 5 %", True),),
 )
@@ -39,7 +39,7 @@ SPECIAL = re.compile(r"(?<!\\)[&%#_~^]")  # outside of formulas, LaTeX reads the
         (r"\unknown{x}", "unknownx"),
     ],
 )
-def test_a_formula_in_plain_text_equals_the_one_written_by_hand(formula, expected):
+def test_plain_formula_matches_expected_text(formula, expected):
     assert plain_formula(formula) == unicodedata.normalize("NFC", expected)
 
 
@@ -56,13 +56,13 @@ def captions(language: str):
 
 
 @pytest.mark.parametrize("language", list(NAMES))
-def test_plain_captions_of_all_views_contain_no_latex_and_no_markdown(language):
+def test_plain_captions_contain_no_latex_or_markdown(language):
     for slug, _, caption in captions(language):
         assert not re.search(r"[\\${}`]|\*\*|(?<!\w)\*\w", caption.text("txt")), slug
 
 
 @pytest.mark.parametrize("language", list(NAMES))
-def test_latex_captions_of_all_views_parse_and_escape_what_latex_reads_as_commands(language):
+def test_latex_captions_parse_and_escape_commands(language):
     parse = MathTextParser("path").parse
     for slug, texts, caption in captions(language):
         parts = caption.text("tex").split("$")
@@ -77,26 +77,26 @@ def test_latex_captions_of_all_views_parse_and_escape_what_latex_reads_as_comman
 
 
 @pytest.mark.parametrize("language", list(NAMES))
-def test_markdown_captions_of_all_views_hold_the_definition_unchanged(language):
+def test_markdown_captions_keep_definitions_unchanged(language):
     for slug, texts, caption in captions(language):
         assert all(text in caption.text("md") for text in texts[1:]), slug
 
 
-def test_each_form_writes_names_and_emphasis_in_its_own_way():
-    assert NAMED.text("txt") == (
+def test_names_and_emphasis_are_escaped_per_form():
+    assert CAPTION.text("txt") == (
         "Map, my_model*50%: a & b $1. An idea with code.\nDefinition: bold A^(l,h)_0j = 1/N_p of 5 %\n"
     )
-    assert NAMED.text("tex") == (
+    assert CAPTION.text("tex") == (
         "Map, my\\_model*50\\%: a \\& b \\$1. An \\emph{idea} with \\texttt{code}.\n"
         "Definition: \\textbf{bold} $A^{l,h}_{0j} = \\frac{1}{N_p}$ of 5 \\%\n"
     )
-    html = MarkdownIt().render(NAMED.text("md"))
+    html = MarkdownIt().render(CAPTION.text("md"))
     assert "Map, my_model*50%: a &amp; b $1. An <em>idea</em> with <code>code</code>." in html
     assert "<strong>bold</strong> $A^{l,h}_{0j} = \\frac{1}{N_p}$" in html
 
 
 @pytest.mark.parametrize("form", ["txt", "tex", "md"])
-def test_a_caption_without_its_definition_has_two_sentences(form):
+def test_caption_without_definition_has_two_sentences(form):
     for language in NAMES:
         for slug, texts, _ in captions(language):
             second = first_sentence(texts[0])
@@ -106,7 +106,7 @@ def test_a_caption_without_its_definition_has_two_sentences(form):
             assert "More." in caption.text(form) and "More." not in caption.text(form, definition=False)
 
 
-def test_another_form_is_refused_with_the_known_ones(inspector, trace):
+def test_unknown_caption_form_raises_with_known_forms(inspector, trace):
     import vitviz
 
     with pytest.raises(VitvizError, match="txt, tex, md"):

@@ -1,4 +1,4 @@
-"""Compared in print: squares are CKA by plain loops over the traces, curves the heads' own numbers."""
+"""Similarity figure: the matrix is CKA by plain loops over the traces; the curves are the heads' numbers."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vitviz
-from tests.export.reading import middles, picture, texts, values
+from tests.export.reading import cell_centres, image_of, texts, values_of_colours
 from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.errors import VitvizError
@@ -24,14 +24,14 @@ def early():
 
 
 @pytest.fixture(scope="module")
-def traced(inspector, early):
-    """Every part of the samples, by both checkpoints."""
+def sample_traces(inspector, early):
+    """Return the traces of every crop of the samples, by both checkpoints."""
     return [[one.trace(part) for part in sample_crops()] for one in (inspector, early)]
 
 
 @pytest.fixture(scope="module")
-def figures(inspector, early):
-    """Figures of both checkpoints, each made once."""
+def cached_figures(inspector, early):
+    """Return a function that makes figures of both checkpoints and caches them."""
     kept = {}
 
     def make(second=True, **asked):
@@ -47,14 +47,14 @@ def surveys(inspector, early):
     return [vitviz.survey(sample_crops(), one, LAYERS, batch=5) for one in (inspector, early)]
 
 
-def unbiased(K: np.ndarray, L: np.ndarray) -> float:
-    """HSIC of two Gram matrices: its mean over all fours of different pictures (Song et al. 2012)."""
+def hsic_by_loops(K: np.ndarray, L: np.ndarray) -> float:
+    """Return HSIC of two Gram matrices: the mean over quadruples of distinct images (Song et al. 2012)."""
     fours = itertools.permutations(range(len(K)), 4)
     return float(np.mean([K[i, j] * (L[i, j] + L[q, r] - 2 * L[i, q]) for i, j, q, r in fours]))
 
 
-def likeness(first: list, second: list, depth: int, other: int) -> float:
-    """CKA of two depths over minibatches of eight, as the page cuts them."""
+def cka_by_loops(first: list, second: list, depth: int, other: int) -> float:
+    """Return CKA of two layers over minibatches of eight, as on the page."""
 
     def grams(traces, depth):
         rows = np.stack([trace.tokens[depth][1:].double().mean(dim=0).numpy() for trace in traces])
@@ -62,7 +62,7 @@ def likeness(first: list, second: list, depth: int, other: int) -> float:
         return [part @ part.T for part in parts]
 
     def summed(left, right):
-        return sum(map(unbiased, left, right))
+        return sum(map(hsic_by_loops, left, right))
 
     one, two = grams(first, depth), grams(second, other)
     return summed(one, two) / (summed(one, one) * summed(two, two)) ** 0.5
@@ -74,49 +74,49 @@ def panels(figure):
 
 @pytest.mark.long
 @pytest.mark.parametrize("against", ["own", "beside"])
-def test_its_squares_are_cka_by_plain_loops(figures, traced, against):
-    figure = figures(against=against)
+def test_cka_matrix_matches_loops(cached_figures, sample_traces, against):
+    figure = cached_figures(against=against)
     (matrix,) = panels(figure)
-    other = traced[1 if against == "beside" else 0]
+    other = sample_traces[1 if against == "beside" else 0]
     for depth, column in ((0, 3), (2, 7), (8, 1)):
         assert matrix.values[depth, column] == pytest.approx(
-            likeness(traced[0], other, depth, column), abs=2e-4
+            cka_by_loops(sample_traces[0], other, depth, column), abs=2e-4
         )
     assert (matrix.scale.colours, matrix.scale.low, matrix.scale.high) == ("viridis", 0.0, 1.0)
-    found = values(middles(picture(figure.svg(), "panel-1-values"), 9, 9), 0.0, 1.0)
+    found = values_of_colours(cell_centres(image_of(figure.svg(), "panel-1-values"), 9, 9), 0.0, 1.0)
     np.testing.assert_allclose(found, np.clip(matrix.values, 0, 1), atol=1 / 255)
 
 
-def test_both_axes_and_the_scale_are_named_and_depths_count_from_zero(figures):
-    said = texts(figures(against="beside").svg())
+def test_axes_and_scale_are_labelled_from_layer_zero(cached_figures):
+    said = texts(cached_figures(against="beside").svg())
     assert {"depth of vitviz-tiny", f"depth of {EARLY}", "CKA similarity", "0", "8"} <= set(said)
     assert "9" not in said and "Based on 20 crops of the four sample images." in said
-    assert panels(figures(against="beside"))[0].y_label == "depth of vitviz-tiny"
+    assert panels(cached_figures(against="beside"))[0].y_label == "depth of vitviz-tiny"
 
 
-def test_a_colour_for_what_is_no_number_there_is_not(figures):
-    figure = figures(tokens="class")
+def test_undefined_cka_is_transparent_and_noted(cached_figures):
+    figure = cached_figures(tokens="class")
     assert (
         np.isnan(panels(figure)[0].values[0]).all() and not np.isnan(panels(figure)[0].values[1:, 1:]).any()
     )
-    alpha = middles(picture(figure.svg(), "panel-1-values"), 9, 9)[..., 3]
+    alpha = cell_centres(image_of(figure.svg(), "panel-1-values"), 9, 9)[..., 3]
     assert (alpha[0] == 0).all() and (alpha[:, 0] == 0).all() and (alpha[1:, 1:] == 255).all()
     assert any("Empty squares: CKA is undefined" in text for text in texts(figure.svg()))
-    assert not any("Empty squares" in str(note) for note in figures(against="own").spec.notes)
+    assert not any("Empty squares" in str(note) for note in cached_figures(against="own").spec.notes)
 
 
 @pytest.mark.parametrize("second", [False, True])
-def test_with_its_detail_the_curves_of_all_in_view_stand_beside_it(figures, traced, second):
-    matrix, chart = panels(figures(second=second, detail=True))
+def test_detail_adds_distance_curves_of_all_checkpoints(cached_figures, sample_traces, second):
+    matrix, chart = panels(cached_figures(second=second, detail=True))
     assert [line.name for line in chart.series] == ["vitviz-tiny", EARLY][: 1 + second]
     assert len({line.colour for line in chart.series}) == 1 + second
-    for line, traces in zip(chart.series, traced, strict=False):
+    for line, traces in zip(chart.series, sample_traces, strict=False):
         every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traces])
         np.testing.assert_allclose(line.y, every.mean(axis=(0, 2)), rtol=2e-4)
         np.testing.assert_array_equal(line.x, np.arange(1, 9))
     assert str(chart.x_label) == "block number" and str(chart.y_label) == "Attention distance (px)"
     assert chart.y[0] == 0 and chart.y[1] > max(line.y.max() for line in chart.series)
-    np.testing.assert_array_equal(matrix.values, panels(figures(second=False))[0].values)
+    np.testing.assert_array_equal(matrix.values, panels(cached_figures(second=False))[0].values)
 
 
 CURVES = [
@@ -131,8 +131,8 @@ CURVES = [
 
 @pytest.mark.long
 @sweep("asked, name, said", CURVES, quick=1)
-def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, said):
-    _, chart = panels(figures(detail=True, **asked))
+def test_curve_setting_selects_the_quantity(cached_figures, surveys, asked, name, said):
+    _, chart = panels(cached_figures(detail=True, **asked))
     for line, survey in zip(chart.series, surveys, strict=True):
         expected = survey.mean(name)
         np.testing.assert_allclose(
@@ -145,7 +145,7 @@ def test_each_curve_is_the_one_that_was_chosen(figures, surveys, asked, name, sa
 
 
 @pytest.mark.long
-def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkeypatch):
+def test_training_history_has_one_column_per_step(inspector, sample_traces, monkeypatch):
     from vitviz.engine.hub import snapshots
 
     kept = [
@@ -157,12 +157,12 @@ def test_of_a_training_each_depth_stands_at_every_step(inspector, traced, monkey
     figure = vitviz.figure("compared", inspector, against="film")
     (matrix,) = panels(figure)
     assert matrix.cols == tuple(str(frame.step) for frame in kept) and matrix.cols[0] == "30"
-    assert matrix.values[5, 0] == pytest.approx(likeness(*traced, 5, 5), abs=2e-4)
+    assert matrix.values[5, 0] == pytest.approx(cka_by_loops(*sample_traces, 5, 5), abs=2e-4)
     np.testing.assert_allclose(matrix.values[:, -1], 1, atol=1e-6)
     assert {"training step", "30"} <= set(texts(figure.svg()))  # the next one finds no room beside it
 
 
-def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
+def test_own_surveys_are_drawn_with_standard_error(inspector, surveys):
     figure = vitviz.figure(
         "compared", inspector, surveys[0], second=surveys[1], against="beside", detail=True
     )
@@ -176,7 +176,7 @@ def test_a_survey_of_ones_own_and_how_sure_it_is(inspector, surveys):
     np.testing.assert_allclose(chart.series[1].y, surveys[0].mean("distance").mean(axis=1), rtol=1e-4)
 
 
-def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(inspector, traced, tmp_path):
+def test_checkpoints_of_other_depth_use_relative_depth(inspector, sample_traces, tmp_path):
     from tests.engine.small_models import save_model, small_vit
 
     other = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=2, device="cpu")
@@ -186,12 +186,12 @@ def test_checkpoints_of_other_depths_and_inputs_stand_over_the_relative_depth(in
     np.testing.assert_allclose(first.x, np.arange(1, 9) / 8), np.testing.assert_allclose(second.x, [0.5, 1])
     assert str(chart.x_label).startswith("relative depth") and not chart.whole
     even = analyses.uniform_distance(inspector.grid())
-    every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traced[0]])
+    every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in sample_traces[0]])
     np.testing.assert_allclose(first.y, every.mean(axis=(0, 2)) / even, rtol=2e-4)
     assert str(chart.y_label) == "Attention distance / uniform attention"
 
 
-def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
+def test_missing_curve_is_noted_and_not_drawn():
     from tests.engine.constructions import small_model
     from tests.engine.random_inspectors import inspect
 
@@ -211,29 +211,33 @@ def test_who_has_no_such_curve_is_named_and_nothing_is_drawn():
         ),
     ],
 )
-def test_it_speaks_the_three_languages(figures, language, said):
+def test_figure_is_translated(cached_figures, language, said):
     from vitviz.charts.mpl import drawing
 
-    figure = figures(detail=True, language=language, against="beside")
+    figure = cached_figures(detail=True, language=language, against="beside")
     if drawing.families(language) is not None:
         assert said <= set(texts(figure.svg()))
     assert EARLY in figure.caption and "Beside it" not in figure.caption
 
 
-def test_name_and_caption_tell_of_the_second_checkpoint_where_it_is_shown(figures):
-    assert figures(second=False).name == "vitviz-compared_vitviz-tiny"
-    assert figures(against="beside").name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
-    assert figures(detail=True).name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_detail"
-    alone, both = figures(), figures(against="beside")
+def test_name_and_caption_mention_shown_second_checkpoint(cached_figures):
+    assert cached_figures(second=False).name == "vitviz-compared_vitviz-tiny"
+    assert (
+        cached_figures(against="beside").name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_against-beside"
+    )
+    assert cached_figures(detail=True).name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_detail"
+    alone, both = cached_figures(), cached_figures(against="beside")
     assert alone.name == "vitviz-compared_vitviz-tiny" and "Beside it" not in alone.caption
     assert f"Beside it: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
     for part in ("Based on 20 crops of the four sample images.", "Compare against: The second checkpoint",
                  "Nguyen, Raghu and Kornblith 2021", "K\u0303", "computed in float32"):  # fmt: skip
         assert part in both.caption
-    assert "frame" not in both.caption, "which step is asked next is no setting of the figure"
+    assert "frame" not in both.caption, "the playback step is no setting of the figure"
 
 
-def test_nothing_is_looked_at_for_what_is_refused(inspector, early, trace, photo, surveys, monkeypatch):
+def test_invalid_comparisons_raise_before_any_forward_pass(
+    inspector, early, trace, photo, surveys, monkeypatch
+):
     from vitviz.export import over_a_set
 
     monkeypatch.setattr(over_a_set, "survey_samples", lambda *given: pytest.fail("pictures were looked at"))

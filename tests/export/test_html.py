@@ -1,4 +1,4 @@
-"""Interactive HTML of a figure: its charts, offline, with plotly.js beside it or inside."""
+"""Interactive HTML of a figure works offline, with plotly.js beside it or inside."""
 
 import re
 from importlib.resources import files
@@ -11,8 +11,8 @@ from vitviz.errors import VitvizError
 SCRIPT = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
 
 
-def test_a_saved_page_loads_plotly_from_its_own_folder(made, tmp_path):
-    figure = made("distance", True)
+def test_saved_page_loads_plotly_from_its_folder(cached_figures, tmp_path):
+    figure = cached_figures("distance", True)
     path = figure.save(tmp_path / "distance.html")
     text = path.read_text(encoding="utf-8")
     assert re.findall(r'<script[^>]* src="(.*?)"', text) == ["plotly.min.js"] and len(text) < 200_000
@@ -24,13 +24,13 @@ def test_a_saved_page_loads_plotly_from_its_own_folder(made, tmp_path):
         np.testing.assert_array_equal(drawn.data[0].y, chart.series[0].y)
 
 
-def test_one_file_for_mail_has_plotly_inside_once(made):
-    page = made("distance", True).html()
+def test_single_file_contains_plotly_once(cached_figures):
+    page = cached_figures("distance", True).html()
     assert page.count(SCRIPT[:200]) == 1 and b' src="' not in page.replace(SCRIPT.strip(), b"")
-    assert page == made("distance", True).html()  # the same bytes again
+    assert page == cached_figures("distance", True).html()  # the same bytes again
 
 
-def test_a_figure_without_a_chart_is_refused(made, tmp_path):
+def test_html_of_figure_without_chart_raises(cached_figures, tmp_path):
     with pytest.raises(VitvizError, match="has no chart. Save it as .svg"):
-        made("rollout").save(tmp_path / "rollout.html")
+        cached_figures("rollout").save(tmp_path / "rollout.html")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What figures for print refuse, each with what would do."""
+"""Invalid requests for print figures."""
 
 import pytest
 
@@ -16,19 +16,19 @@ from vitviz.errors import VitvizError
         ("rollout", {"language": "fr"}, "expected one of en, zh-CN, ko"),
     ],
 )
-def test_what_does_not_exist_is_refused_with_what_does(inspector, trace, view, asked, words):
+def test_unknown_view_or_setting_raises_with_valid_values(inspector, trace, view, asked, words):
     with pytest.raises(VitvizError, match=words):
         vitviz.figure(view, inspector, trace, **asked)
 
 
-def test_widths_formats_and_resolutions_are_bounded(made, inspector):
+def test_figure_width_format_and_resolution_are_bounded(cached_figures, inspector):
     for asked in (("gif", 100, 300), ("svg", 5, 300), ("png", 100, 72), ("png", 400, 600)):
         with pytest.raises(VitvizError):
-            made("explorer").file(*asked)
+            cached_figures("explorer").file(*asked)
     with pytest.raises(VitvizError, match="hand in a trace"):
         vitviz.figure("rollout", inspector)
 
 
-def test_a_picture_that_was_not_traced_is_refused(inspector, trace):
+def test_image_other_than_the_traced_one_raises(inspector, trace):
     with pytest.raises(VitvizError, match="Hand in the picture that was traced"):
         vitviz.figure("rollout", inspector, trace, picture=vitviz.sample_image("chelsea"))

@@ -1,6 +1,4 @@
-"""The trial's figure for print against `vitviz.faithfulness`, and against passes and areas of the test's
-own.
-"""
+"""Print figure of Faithfulness, against `vitviz.faithfulness` and against passes and areas of the tests."""
 
 from dataclasses import replace
 
@@ -10,7 +8,7 @@ import torch
 from scipy import stats
 
 import vitviz
-from tests.export.conftest import kept_figures
+from tests.export.conftest import figure_cache
 from tests.export.reading import panels, texts
 from tests.inapplicable_method import REASON
 from vitviz.analyses import protocol
@@ -28,14 +26,14 @@ from vitviz.views.trial import FaithfulnessView
 TITLES = {name: title for name, title in protocol.TITLES.items() if name not in DENSE}
 ORDER = [name for name in EVERY if name in TITLES]  # of a classifier
 SIDES, SCORES = ("most", "least"), ("probability", "logit", "kept")
-SAID = [
+EXPECTED_NOTES = [
     "Removed patches are: left out",
     "Band: 95 % of random maps, estimated from 10",
 ]
 
 
-def lines(figure) -> dict:
-    """Series by side and method."""
+def series_of(figure) -> dict:
+    """Return the series by side and method."""
     names = {title: name for name, title in TITLES.items()}
     charts = zip(SIDES, panels(figure, Chart), strict=True)
     return {(side, names[str(one.name)]): one for side, chart in charts for one in chart.series}
@@ -43,7 +41,7 @@ def lines(figure) -> dict:
 
 @pytest.fixture(scope="module")
 def inspector(small_inspector):
-    return small_inspector  # a trial is hundreds of passes
+    return small_inspector  # an evaluation is hundreds of passes
 
 
 @pytest.fixture(scope="module")
@@ -52,29 +50,29 @@ def trace(small_trace):
 
 
 @pytest.fixture(scope="module")
-def made(inspector, trace, photo):
-    return kept_figures(inspector, trace, photo)
+def cached_figures(inspector, trace, photo):
+    return figure_cache(inspector, trace, photo)
 
 
 @pytest.fixture(scope="module")
-def found(inspector, trace):
-    """The public function, by methods asked about at once, where the view asks for some after others."""
+def evaluation(inspector, trace):
+    """The public function computes all methods at once; the view computes some later."""
     target = int(trace.logits.argmax())
     return vitviz.faithfulness(inspector, trace, target, methods=["ledger", "chefer", "rollout", "centre"])
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_the_curves_are_those_of_python_with_chance_beside_them(made, found, score):
-    drawn_lines = lines(made("trial", score=score))
+def test_curves_match_python_with_random_band(cached_figures, evaluation, score):
+    drawn_lines = series_of(cached_figures("trial", score=score))
     assert sorted(drawn_lines) == sorted((side, name) for side in SIDES for name in ORDER)
     for side in SIDES:
-        for name, curves in found.curves.items():
+        for name, curves in evaluation.curves.items():
             one = drawn_lines[side, name]
             np.testing.assert_allclose(one.x, np.arange(0, 101, 10), atol=1e-9)
             np.testing.assert_allclose(one.y, getattr(curves, side)[score], atol=1e-4)
             assert (one.band is not None) == (name == "random")
-        draws = np.stack([getattr(one, side)[score] for one in found.draws])
-        t9 = 2.262157 * 1.1**0.5  # 97.5 % of Student's t with 9 degrees of freedom, for one more map
+        draws = np.stack([getattr(one, side)[score] for one in evaluation.draws])
+        t9 = 2.262157 * 1.1**0.5  # 97.5 % quantile of Student's t with 9 degrees of freedom, for one more map
         ends = [draws.mean(0) + sign * t9 * draws.std(0, ddof=1) for sign in (-1, 1)]
         ends = ends if score == "logit" else np.clip(ends, 0, 1)
         for end, expected in zip(drawn_lines[side, "random"].band, ends, strict=True):
@@ -82,26 +80,26 @@ def test_the_curves_are_those_of_python_with_chance_beside_them(made, found, sco
 
 
 @pytest.mark.parametrize(("side", "away"), [("most", 5), ("least", 11)])
-def test_a_point_is_what_the_model_says_without_those_patches(made, inspector, photo, trace, side, away):
-    """30 and 70 % of 16 patches: the account's own map in numpy's order, and a pass without them."""
+def test_curve_point_matches_pass_without_those_patches(cached_figures, inspector, photo, trace, side, away):
+    """30 and 70 % of 16 patches: order the attribution map by numpy and run a pass without them."""
     account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax()))
     order = np.argsort(account.patches.flatten().numpy())
     gone = order[::-1][:away] if side == "most" else order[:away]
     other = inspector.trace(photo, ablation=vitviz.Ablation(patches=sorted(gone.tolist())))
     share = torch.softmax(other.logits.double(), -1)[int(trace.logits.argmax())].item()
     step = {5: 3, 11: 7}[away]
-    assert lines(made("trial"))[side, "ledger"].y[step] == pytest.approx(share, abs=1e-4)
+    assert series_of(cached_figures("trial"))[side, "ledger"].y[step] == pytest.approx(share, abs=1e-4)
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, score):
-    figure = made("trial", True, score=score)
-    (table,), curves, places = panels(figure, TextTable), lines(figure), []
+def test_ranking_shows_areas_under_drawn_curves(cached_figures, evaluation, score):
+    figure = cached_figures("trial", True, score=score)
+    (table,), curves, places = panels(figure, TextTable), series_of(figure), []
     named = {title: name for name, title in TITLES.items()}
     percent, digits = (1, 2) if score == "logit" else (100, 1)
-    mean, deviation = (percent * one for one in found.chance(score))
-    tail = 1 - 0.95 ** (1 / (len(ORDER) - 1))  # Šidák, for all methods of the table but chance
-    reach = stats.t.isf(tail, 9) * deviation * 1.1**0.5  # ten draws, and one more map
+    mean, deviation = (percent * one for one in evaluation.chance(score))
+    tail = 1 - 0.95 ** (1 / (len(ORDER) - 1))  # Šidák, for all methods of the table except random
+    reach = stats.t.isf(tail, 9) * deviation * 1.1**0.5  # ten draws and one more map
     for place, (row, sample) in enumerate(zip(table.rows, table.series, strict=True), start=1):
         title = str(row[1]).removesuffix(" *")
         name = named[title]
@@ -111,9 +109,9 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
         assert row[0] == str(place) and str(sample.name) == title
         assert (sample.colour, sample.dash) == (curves["most", name].colour, curves["most", name].dash)
         places.append(least - most)
-        if name in found.curves:
+        if name in evaluation.curves:
             assert str(row[1]).endswith(" *") == (name == "random" or least - most <= mean + reach), name
-            assert numbers[3] == pytest.approx(found.curves[name].saco, abs=0.006)
+            assert numbers[3] == pytest.approx(evaluation.curves[name].saco, abs=0.006)
     assert (np.diff(places) < 1e-9).all() and len(places) == len(ORDER)
     unit = "" if score == "logit" else " %"
     threshold = f"threshold {mean + reach:.{digits}f}{unit}, 5 % level"
@@ -122,34 +120,37 @@ def test_the_ranking_has_the_areas_under_the_curves_that_are_drawn(made, found, 
     assert [str(one) for one in table.columns][4:] == [f"Gap ↑{unit}", "SaCo", "Rest"]
 
 
-def test_every_method_is_told_from_the_others_and_named_once(made, inspector, trace):
-    (legend,) = panels(made("trial"), Legend)
+def test_methods_have_distinct_lines_and_one_label(cached_figures, inspector, trace):
+    (legend,) = panels(cached_figures("trial"), Legend)
     assert sorted(str(one.name) for one in legend.series) == sorted(TITLES.values())
     assert len({(one.colour, one.dash) for one in legend.series}) == len(ORDER)
     controls = {"Random": "dashed", "Blob in the centre": "dotted"}
     assert {str(one.name): one.dash for one in legend.series if str(one.name) in controls} == controls
     answer = f"probability of {trace.top(1)[0][0]}"
-    said = texts(made("trial").svg())
+    said = texts(cached_figures("trial").svg())
     assert all(said.count(title) == 1 for title in TITLES.values())
     assert [said.count(one) for one in ("patches removed", answer)] == [
         2,
         2,
     ]
-    detail = texts(made("trial", True).svg())
-    (table,) = panels(made("trial", True), TextTable)
+    detail = texts(cached_figures("trial", True).svg())
+    (table,) = panels(cached_figures("trial", True), TextTable)
     assert all(detail.count(str(row[1])) == 1 for row in table.rows)
-    assert not panels(made("trial", True), Legend), "the table has the samples"
+    assert not panels(cached_figures("trial", True), Legend), "the table contains the line samples"
     view, subject = view_contexts("trial", inspector, trace)
-    for start in (str(verdict_text(view.results(subject, validate_settings(view, subject, {})))), *SAID):
+    for start in (
+        str(verdict_text(view.results(subject, validate_settings(view, subject, {})))),
+        *EXPECTED_NOTES,
+    ):
         assert any(text.startswith(start) for text in said) and any(t.startswith(start) for t in detail)
 
 
-def test_the_file_has_the_curve_where_its_numbers_are(made):
-    """Read off the SVG: the first method's line against the ends of the axes, which numbers stand beside."""
+def test_svg_paths_match_curve_numbers(cached_figures):
+    """Compare the paths of the SVG with the axes, calibrated on the numbered tick lines."""
     import re
     import xml.etree.ElementTree as ET
 
-    figure = made("trial")
+    figure = cached_figures("trial")
     chart = panels(figure, Chart)[0]
     spec = replace(figure.spec, rows=((chart,),), notes=(), weights=())
     svg = "{http://www.w3.org/2000/svg}"
@@ -160,11 +161,13 @@ def test_the_file_has_the_curve_where_its_numbers_are(made):
     told = ["".join(group.itertext()).strip() for group in groups]
 
     def path(number: int) -> np.ndarray:
-        found = re.findall(r"[ML] (\S+) (\S+)", groups[number].find(f"{svg}path").get("d"))
-        return np.array(found, float)
+        evaluation = re.findall(r"[ML] (\S+) (\S+)", groups[number].find(f"{svg}path").get("d"))
+        return np.array(evaluation, float)
 
     places = {text: [i for i, one in enumerate(told) if one == text] for text in ("0 %", "100 %")}
-    bottom, top = (path(places[text][0] - 1)[0, 1] for text in ("0 %", "100 %"))  # of the y axis, drawn first
+    bottom, top = (
+        path(places[text][0] - 1)[0, 1] for text in ("0 %", "100 %")
+    )  # of the y axis, which is drawn first
     left, right = (path(places[text][1] - 1)[0, 0] for text in ("0 %", "100 %"))
     curves = [path(i) for i, one in enumerate(groups) if not told[i] and len(path(i)) == 11]
     assert len(curves) == len(chart.series)
@@ -173,16 +176,18 @@ def test_the_file_has_the_curve_where_its_numbers_are(made):
         np.testing.assert_allclose((bottom - points[:, 1]) / (bottom - top), one.y, atol=1e-4)
 
 
-def test_the_method_that_is_held_stands_out(made):
-    thick = {name: one.thick for (_, name), one in lines(made("trial", method="chefer")).items()}
+def test_selected_method_is_highlighted(cached_figures):
+    thick = {
+        name: one.thick for (_, name), one in series_of(cached_figures("trial", method="chefer")).items()
+    }
     assert {name for name, one in thick.items() if one > 0.5} == {"chefer"}
-    assert "method: chefer" in made("trial", method="chefer").caption
+    assert "method: chefer" in cached_figures("trial", method="chefer").caption
 
 
-def test_one_class_rather_than_another_is_named(made, trace, monkeypatch):
+def test_contrast_of_two_classes_is_labelled(cached_figures, trace, monkeypatch):
     monkeypatch.setattr("vitviz.views.trial.ORDER", ("random", "centre", "ledger", "frozen"))
     first, second = trace.logits.topk(2).indices.tolist()
-    figure = made("trial", target=f"{first}-{second}", score="logit")
+    figure = cached_figures("trial", target=f"{first}-{second}", score="logit")
     expected = (trace.logits[first] - trace.logits[second]).item()
     for chart in panels(figure, Chart):
         assert str(chart.y_label) == f"logit of {trace.labels[first]} rather than {trace.labels[second]}"
@@ -191,26 +196,26 @@ def test_one_class_rather_than_another_is_named(made, trace, monkeypatch):
         assert chart.y[0] <= ends.min() and ends.max() <= chart.y[1] and not chart.percent
 
 
-def test_what_is_chosen_beside_the_curves_stands_below_or_beside_the_ranking(made, inspector, trace):
-    order = [row[1].removesuffix(" *") for row in panels(made("trial", True), TextTable)[0].rows]
-    (tiles,) = panels(made("trial", True, show="maps"), Tiles)
+def test_maps_and_agreement_follow_ranking_order(cached_figures, inspector, trace):
+    order = [row[1].removesuffix(" *") for row in panels(cached_figures("trial", True), TextTable)[0].rows]
+    (tiles,) = panels(cached_figures("trial", True, show="maps"), Tiles)
     assert [str(one).removesuffix(" · No positive values here.") for one in tiles.captions] == order
     account = vitviz.logit_attribution(inspector, trace, target=int(trace.logits.argmax())).patches.numpy()
     own = tiles.pictures[order.index("Logit attribution")]
     np.testing.assert_allclose(own.ravel()[np.argsort(account.ravel())], np.arange(16) / 15, atol=0.02)
-    (matrix,) = panels(made("trial", True, show="agreement"), Matrix)
+    (matrix,) = panels(cached_figures("trial", True, show="agreement"), Matrix)
     i, j = order.index("Logit attribution"), order.index("Rollout")
     rollout = vitviz.saliency(inspector, trace, int(trace.logits.argmax()), method="rollout").map.numpy()
-    places = [np.argsort(np.argsort(one.ravel())) for one in (account, rollout)]  # no two values are alike
+    places = [np.argsort(np.argsort(one.ravel())) for one in (account, rollout)]  # no two values are equal
     assert matrix.values[i, j] == matrix.values[j, i] == pytest.approx(np.corrcoef(*places)[0, 1], abs=1e-3)
     assert (np.diag(matrix.values) == 1).all() and (matrix.scale.low, matrix.scale.high) == (-1, 1)
-    (values,) = panels(made("trial", True, show="maps", scale="values"), Tiles)
+    (values,) = panels(cached_figures("trial", True, show="maps", scale="values"), Tiles)
     pixels = values.pictures[order.index("Logit attribution")].astype(int)
     clear = np.abs(account) > 0.3 * np.abs(account).max()
     assert ((pixels[..., 0] > pixels[..., 2]) == (account > 0))[clear].all()  # orange for, blue against
 
 
-def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkeypatch):
+def test_inapplicable_method_is_noted_and_not_drawn(inspector, trace, monkeypatch):
     view, subject = view_contexts("trial", inspector, trace)
     whole = view.results(subject, validate_settings(view, subject, {}))
     left = {name: one for name, one in whole.curves.items() if name != "chefer"}
@@ -220,12 +225,12 @@ def test_what_does_not_apply_has_its_reason_and_no_line(inspector, trace, monkey
     for detail in (False, True):
         figure = print_view(view, subject, validate_settings(view, subject, {}), PrintStyle(detail))
         assert figure.spec.notes[-1] == f"Chefer et al. 2021: {REASON}"
-        assert not any(name == "chefer" for _, name in lines(figure))
+        assert not any(name == "chefer" for _, name in series_of(figure))
         assert not any("Chefer" in row[1] for one in panels(figure, TextTable) for row in one.rows)
 
 
 @pytest.mark.parametrize("tag", ["zh-CN", "ko"])
-def test_it_is_said_in_three_languages(inspector, trace, tag):
+def test_figure_is_translated(inspector, trace, tag):
     for detail in (False, True):
         figure = vitviz.figure("trial", inspector, trace, detail=detail, language=tag)
         assert translate(FaithfulnessView.words.caveat, tag) in figure.caption

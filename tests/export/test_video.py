@@ -1,4 +1,4 @@
-"""Videos: every result belongs to its frame, a still gives what a picture gives, and nothing piles up."""
+"""Videos: results belong to their frames, a still gives the results of an image, memory stays constant."""
 
 import gc
 import tracemalloc
@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 import vitviz
-from tests.export.helpers import of_gif, of_mp4
+from tests.export.helpers import read_gif, read_mp4
 from tests.tiers import sweep
 from vitviz.charts.mpl.spec import Map
 from vitviz.errors import TooMuch, VitvizError
@@ -23,8 +23,8 @@ WIDE, TALL, RATE = 128, 96, 25
 OTHERS = ("gif", "webp")
 
 
-def filmed(path, frames, rate=RATE):
-    """A video of arrays, by its ending; without loss but for LOSSY, and for a GIF's colours."""
+def write_video(path, frames, rate=RATE):
+    """Write arrays as a video in the format of the extension; lossless except LOSSY and a GIF's palette."""
     if path.suffix[1:] in OTHERS:
         more = (
             {"lossless": True, "minimize_size": False, "kmin": 0, "kmax": 0} if path.suffix == ".webp" else {}
@@ -43,15 +43,15 @@ def filmed(path, frames, rate=RATE):
     return path
 
 
-def bars(count):
-    """Pictures whose number is where a white bar of four columns stands."""
+def bar_frames(count):
+    """Return frames with a white bar of four columns at the position of their number."""
     frames = np.full((count, TALL, WIDE, 3), 30, np.uint8)
     for number in range(count):
         frames[number, :, 4 * number : 4 * number + 4] = 240
     return frames
 
 
-def number_in(picture):
+def frame_number(picture):
     return int(picture[..., 1].mean(axis=0).reshape(-1, 4).mean(axis=1).argmax())
 
 
@@ -61,13 +61,13 @@ def still(photo):
 
 
 @sweep("form", [*LOSSLESS, "gif"], quick=["avi", "gif"])
-def test_a_still_as_a_video_is_what_the_picture_is(inspector, still, tmp_path, form):
+def test_still_video_gives_results_of_image(inspector, still, tmp_path, form):
     path = tmp_path / f"still.{form}"
     frames = [still] * 3
-    if form == "gif":  # of which Pillow would write frames that are alike once
+    if form == "gif":  # Pillow would write equal GIF frames only once
         few = np.asarray(Image.fromarray(still).quantize(64).convert("RGB"))
         frames = [few, few[:, ::-1], few]
-    found = list(vitviz.video(filmed(path, frames), inspector))
+    found = list(vitviz.video(write_video(path, frames), inspector))
     assert [one.number for one in found] == [0, 1, 2]
     for one, frame in zip(found, frames, strict=True):
         expected = inspector.trace(Image.fromarray(frame))
@@ -87,8 +87,8 @@ def test_a_still_as_a_video_is_what_the_picture_is(inspector, still, tmp_path, f
 
 @pytest.mark.long
 @sweep("form", [*LOSSLESS, *LOSSY, *OTHERS], quick=["avi", "mp4", "gif"])
-def test_every_result_belongs_to_the_number_that_its_frame_shows(inspector, tmp_path, form):
-    path = filmed(tmp_path / f"bars.{form}", bars(20))
+def test_results_belong_to_their_frames(inspector, tmp_path, form):
+    path = write_video(tmp_path / f"bars.{form}", bar_frames(20))
     asked = [
         ({}, range(20)),
         ({"step": 7}, range(0, 20, 7)),
@@ -96,7 +96,7 @@ def test_every_result_belongs_to_the_number_that_its_frame_shows(inspector, tmp_
     ]
     for settings, expected in asked[1 if form in LOSSLESS else 0 :]:
         found = list(vitviz.video(path, inspector, size=64, **settings))
-        assert [one.number for one in found] == [number_in(one.picture) for one in found] == list(expected)
+        assert [one.number for one in found] == [frame_number(one.picture) for one in found] == list(expected)
         np.testing.assert_allclose([one.seconds for one in found], np.array(expected) / RATE, atol=2e-3)
     before = None
     for one in found:
@@ -109,11 +109,11 @@ def test_every_result_belongs_to_the_number_that_its_frame_shows(inspector, tmp_
         before = own
 
 
-def test_the_scale_is_the_widest_so_far_and_the_class_the_first_frames(inspector, photo, tmp_path):
+def test_scale_only_widens_and_class_comes_from_first_frame(inspector, photo, tmp_path):
     frames = [
         np.asarray(vitviz.sample_image(name).resize((WIDE, TALL))) for name in ("chelsea", "coffee", "rocket")
     ]
-    path = filmed(tmp_path / "three.avi", frames)
+    path = write_video(tmp_path / "three.avi", frames)
     found = list(vitviz.video(path, inspector))
     lows = np.minimum.accumulate([one.map.min() for one in found])
     highs = np.maximum.accumulate([one.map.max() for one in found])
@@ -128,10 +128,10 @@ def test_the_scale_is_the_widest_so_far_and_the_class_the_first_frames(inspector
             np.testing.assert_allclose(one.map, account.patches.numpy(), atol=1e-5)
 
 
-def test_components_are_those_of_all_frames_tokens_at_once(inspector, tmp_path):
+def test_components_are_fitted_over_all_frames(inspector, tmp_path):
     names = ("chelsea", "coffee", "rocket")
     frames = [np.asarray(vitviz.sample_image(name).resize((WIDE, TALL))) for name in names]
-    path, depth = filmed(tmp_path / "three.avi", frames), 5
+    path, depth = write_video(tmp_path / "three.avi", frames), 5
     asked = {"show": "components", "depth": depth, "detail": True}
     found = list(vitviz.video(path, inspector, "tokens", **asked))
     traces = [inspector.trace(frame) for frame in frames]
@@ -152,8 +152,8 @@ def test_components_are_those_of_all_frames_tokens_at_once(inspector, tmp_path):
 
 
 @pytest.mark.sweep
-def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
-    path = filmed(tmp_path / "long.avi", bars(32)[[*range(31), *range(31)]])
+def test_memory_does_not_grow_with_frame_count(inspector, tmp_path):
+    path = write_video(tmp_path / "long.avi", bar_frames(32)[[*range(31), *range(31)]])
 
     def held():
         gc.collect()
@@ -163,8 +163,8 @@ def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
     tensors, peaks = {}, {}
     tracemalloc.start()
     for one in vitviz.video(path, inspector, size=32):
-        if one.number in (10, 30, 60):  # by the thirtieth all that is kept is there
-            # before all that lives is listed: a list that grows takes an eighth more at once
+        if one.number in (10, 30, 60):  # by frame 30 everything kept is allocated
+            # before the objects are listed, because a growing list allocates an eighth more at once
             peaks[one.number] = tracemalloc.get_traced_memory()[1]
             tensors[one.number] = held()
             tracemalloc.reset_peak()
@@ -173,14 +173,14 @@ def test_memory_does_not_grow_with_the_frames(inspector, tmp_path):
 
 
 @pytest.mark.long
-def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tmp_path):
-    path = filmed(tmp_path / "bars.avi", bars(5), rate=8)
+def test_video_of_frames_keeps_rate_and_one_scale(inspector, tmp_path):
+    path = write_video(tmp_path / "bars.avi", bar_frames(5), rate=8)
     film = video_of_frames(vitviz.video(path, inspector, size=64))
     scales = {(one.spec.rows[0][0].scale.low, one.spec.rows[0][0].scale.high) for one in film.frames}
     assert len(scales) == 1 and str(film.labels[3]) == "Frame 3, 0.38 s"
-    seen, rate = of_mp4(film.file("mp4", 320), tmp_path / "film.mp4")
+    seen, rate = read_mp4(film.file("mp4", 320), tmp_path / "film.mp4")
     assert len(seen) == 5 and rate == 8
-    frames, times = of_gif(film.file("gif", 320))
+    frames, times = read_gif(film.file("gif", 320))
     assert len(frames) == 5 and all(abs(one - 125) <= 5 for one in times)
     drawn = [film.picture(number, 320) for number in range(5)]
     for number, one in enumerate(seen):
@@ -189,9 +189,9 @@ def test_a_film_has_every_frame_at_the_videos_pace_under_one_scale(inspector, tm
         video_of_frames([])
 
 
-def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
+def test_video_of_frames_downscales_images_and_boxes(inspector, tmp_path):
     whole = np.asarray(vitviz.sample_image("coffee").resize((1280, 720)))
-    (frame,) = vitviz.video(filmed(tmp_path / "wide.avi", [whole]), inspector, size=64)
+    (frame,) = vitviz.video(write_video(tmp_path / "wide.avi", [whole]), inspector, size=64)
     own, small = (
         next(panel for row in spec.rows for panel in row if isinstance(panel, Map))
         for spec in (frame.figure.spec, video_of_frames([frame]).frames[0].spec)
@@ -214,14 +214,14 @@ def test_a_films_pictures_are_smaller_and_lie_as_before(inspector, tmp_path):
         ({"start": 5}, "no frame from 5 s on"),
     ],
 )
-def test_mistakes_are_sentences(inspector, tmp_path, asked, words):
-    path = filmed(tmp_path / "bars.avi", bars(3))
+def test_invalid_video_arguments_raise(inspector, tmp_path, asked, words):
+    path = write_video(tmp_path / "bars.avi", bar_frames(3))
     with pytest.raises(VitvizError, match=words):
         next(vitviz.video(path, inspector, **asked))
 
 
-def test_what_is_too_long_is_said_before_the_first_frame(inspector, tmp_path):
-    path = filmed(tmp_path / "bars.avi", bars(20))
+def test_too_long_video_raises_before_first_frame(inspector, tmp_path):
+    path = write_video(tmp_path / "bars.avi", bar_frames(20))
     for limit in ({"most_frames": 19}, {"most_seconds": 0.75}):
         with pytest.raises(TooMuch, match="goes on beyond"):
             next(vitviz.video(path, inspector, **limit))

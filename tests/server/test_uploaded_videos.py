@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from sklearn.decomposition import PCA
 
-from tests.export.helpers import of_gif
+from tests.export.helpers import read_gif
 from tests.server.helpers import FRAME_COUNT, moving_gif
 from vitviz.errors import ImageError, TooMuch, VitvizError
 from vitviz.server.api import figures, videos
@@ -124,7 +124,7 @@ def test_view_of_a_video_is_exported_as_video(service, key):
         "film.ticket": "abc",
     }
     data, name = videos.video_file(service, key, "rollout", "gif", {**asked, "film.width": "320"})
-    drawn, times = of_gif(data)
+    drawn, times = read_gif(data)
     assert len(drawn) == 5 and name.endswith("over-video.gif") and counted == [10, 10]
     assert all(abs(one - 100) <= 5 for one in times)
     exported = videos.upload_video(
