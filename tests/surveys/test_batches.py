@@ -1,4 +1,4 @@
-"""Statistics of a batch equal those of each image, whatever the family, and cost few launches on a device."""
+"""Statistics of a batch equal those of each image for every family, with few launches on a device."""
 
 import re
 from dataclasses import replace
@@ -40,14 +40,14 @@ STATISTICS = ("distance", "renormalised", "prefix_mass", "entropy")
 
 
 @cache
-def inspected(family: str):
+def inspector_of(family: str):
     architecture, options = FAMILIES[family]
     return inspect(small_vit(architecture, **options))
 
 
 @cache
-def recorded(family: str) -> TraceBatch:
-    inspector = inspected(family)
+def batch_of(family: str) -> TraceBatch:
+    inspector = inspector_of(family)
     prepared = [inspector.forward.prepare(noise(seed, (40, 50)), None)[0] for seed in range(3)]
     edit, size = None, inspector.preprocessing.size
     if family == "patches removed":
@@ -56,8 +56,8 @@ def recorded(family: str) -> TraceBatch:
     return inspector.forward.batch(prepared, size, edit=edit)
 
 
-def explicit(trace: Trace) -> dict[str, np.ndarray]:
-    """Layer x head, from the softmax of all scores in float64."""
+def statistics_by_softmax(trace: Trace) -> dict[str, np.ndarray]:
+    """Return layer x head arrays, from the softmax of all scores in float64."""
     lengths, prefix, found = token_distances(trace).double().numpy(), trace.grid.prefix, {}
     for attention in trace.layers:
         bias = 0 if attention.bias is None else attention.bias.rows().double().numpy()
@@ -82,7 +82,7 @@ def on_device(batch):
     return to_device(batch, "cuda:0", TraceBatch | Trace | Attention | Bias | ResidualWrites)
 
 
-def there(batch) -> dict[str, np.ndarray]:
+def statistics_on_device(batch) -> dict[str, np.ndarray]:
     with fake_gpu():
         return {name: value.inner.numpy() for name, value in statistics(on_device(batch)).items()}
 
@@ -91,10 +91,10 @@ def there(batch) -> dict[str, np.ndarray]:
 @sweep("family", FAMILIES, quick=QUICK)
 def test_statistics_of_a_batch_equal_those_of_each_image(family, size, monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_ELSEWHERE", size)
-    batch = recorded(family)
-    here, elsewhere, first = statistics(batch), there(batch), there(batch[0])
+    batch = batch_of(family)
+    here, elsewhere, first = statistics(batch), statistics_on_device(batch), statistics_on_device(batch[0])
     for image, trace in enumerate(batch):
-        alone, expected = statistics(trace), explicit(trace)
+        alone, expected = statistics(trace), statistics_by_softmax(trace)
         for name in STATISTICS:
             close = {"rtol": 1e-6, "atol": 1e-6, "err_msg": name}
             assert torch.equal(here[name][image], alone[name])
@@ -104,11 +104,11 @@ def test_statistics_of_a_batch_equal_those_of_each_image(family, size, monkeypat
                 np.testing.assert_allclose(first[name], alone[name], **close)
 
 
-def test_scores_of_any_size_keep_their_statistics():
-    batch = recorded("shared relative")
+def test_statistics_of_large_scores_match_each_image():
+    batch = batch_of("shared relative")
     for factor, near in ((30.0, 1e-5), (1e4, 1e-3)):
         large = replace(batch, layers=tuple(replace(one, q=one.q * factor) for one in batch.layers))
-        elsewhere = there(large)
+        elsewhere = statistics_on_device(large)
         for image, trace in enumerate(large):
             alone = statistics(trace)
             for name in STATISTICS:
@@ -116,8 +116,8 @@ def test_scores_of_any_size_keep_their_statistics():
 
 
 @sweep("family", FAMILIES, quick=QUICK)
-def test_the_trace_of_an_image_is_that_of_a_batch_of_one_by_views(family):
-    batch = recorded(family)
+def test_trace_of_batch_item_is_a_view_of_the_batch(family):
+    batch = batch_of(family)
     trace = batch[1]
     assert trace.tokens[1].data_ptr() == batch.tokens[1][1].data_ptr()
     assert trace.layers[0].k.untyped_storage().data_ptr() == batch.layers[0].k.untyped_storage().data_ptr()
@@ -125,22 +125,22 @@ def test_the_trace_of_an_image_is_that_of_a_batch_of_one_by_views(family):
     with pytest.raises(IndexError):
         batch[3]
     if family != "patches removed":
-        alone = inspected(family).trace(noise(1, (40, 50)))
+        alone = inspector_of(family).trace(noise(1, (40, 50)))
         for name in ("tokens", "patch_embedding", "position_embedded", "logits", "read", "written", "layers"):
-            same(getattr(trace, name), getattr(alone, name), name)
-        same(trace.pooling, alone.pooling, "pooling")
+            assert_same(getattr(trace, name), getattr(alone, name), name)
+        assert_same(trace.pooling, alone.pooling, "pooling")
 
 
-def same(found, wanted, name: str) -> None:
+def assert_same(found, wanted, name: str) -> None:
     if isinstance(wanted, torch.Tensor):
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4, msg=name)
     elif isinstance(wanted, tuple):
         assert len(found) == len(wanted)
         for one, other in zip(found, wanted, strict=True):
-            same(one, other, name)
+            assert_same(one, other, name)
     elif hasattr(wanted, "__dataclass_fields__"):
         for part, value in vars(wanted).items():
-            same(getattr(found, part), value, f"{name}.{part}")
+            assert_same(getattr(found, part), value, f"{name}.{part}")
     else:
         assert found == wanted, name
 
@@ -150,8 +150,8 @@ BATCHED = [name for name, measure in MEASURES.items() if getattr(measure, "batch
 
 @pytest.mark.parametrize("name", [name for name in BATCHED if name not in ("similarity", "words")])
 @sweep("family", FAMILIES, quick=QUICK)
-def test_a_measure_of_a_batch_equals_that_of_each_image(family, name):
-    batch, inspector, labels = recorded(family), inspected(family), (0, 3, None)
+def test_batched_measure_equals_measure_of_each_image(family, name):
+    batch, inspector, labels = batch_of(family), inspector_of(family), (0, 3, None)
     measure, names = MEASURES[name], ("a", "b", "c")
     try:
         here = to_host(measure.of(MeasuredBatch(inspector, batch, labels, names)))
@@ -176,7 +176,7 @@ LABELLED = {what.name for name in BATCHED for what in MEASURES[name].quantities 
 
 
 class Mass:
-    """A measure of a user's own, written for one image."""
+    """A custom measure, written for one image."""
 
     name, says = "mass", "prefix mass of the first layer"
     quantities = (Quantity("first", "head", "First layer", ""), Quantity("all", "layer head", "All", ""))
@@ -187,7 +187,7 @@ class Mass:
         return {"first": mass, "all": MEASURES["prefix_mass"].of(seen)["prefix_mass"]}
 
 
-def test_a_measure_of_one_image_runs_beside_measures_of_a_batch(small_inspector):
+def test_single_image_measure_runs_beside_batched_measures(small_inspector):
     images = [noise(seed, (40, 40)) for seed in range(5)]
     found = vitviz.survey(images, small_inspector, [Mass(), "prefix_mass"], batch=3)
     np.testing.assert_allclose(found.mean("first"), found.mean("prefix_mass")[0], rtol=1e-12)
@@ -200,19 +200,21 @@ def gpu():
         return vitviz.load("vitviz-tiny", device="cuda:0")
 
 
-FIVE = ["distance", "prefix_mass", "entropy", "ledger", "lens"]
+FIVE_MEASURES = ["distance", "prefix_mass", "entropy", "ledger", "lens"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("measures", "bound"), [(["distance"], 3), (FIVE[:3], 3), (FIVE, 4), (["skip", "accuracy"], 4)], ids=str
+    ("measures", "bound"),
+    [(["distance"], 3), (FIVE_MEASURES[:3], 3), (FIVE_MEASURES, 4), (["skip", "accuracy"], 4)],
+    ids=str,
 )
-def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
-    """Counted with attention in one fused kernel, as on CUDA; views and empty tensors are no launch."""
+def test_survey_limits_launches_and_copies(gpu, measures, bound):
+    """Attention counts as one fused kernel, as on CUDA. Views and empty tensors are no launches."""
     images = sample_crops()[:16]
     given = [(image, number) for number, image in enumerate(images)] if "accuracy" in measures else images
     with fake_gpu():
-        vitviz.survey(given[:2], gpu, measures, batch=8)  # the first pass proves what it captures
+        vitviz.survey(given[:2], gpu, measures, batch=8)  # the first pass runs the truth check
         prepared = [gpu.forward.prepare(image, None)[0] for image in images]
         launches.clear()
         with torch.no_grad():
@@ -231,9 +233,9 @@ def test_a_survey_makes_few_launches_and_seldom_waits(gpu, measures, bound):
 
 @pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 5])
-def test_a_survey_does_not_depend_on_the_size_of_batches(gpu, batch):
+def test_survey_is_independent_of_batch_size(gpu, batch):
     images = sample_crops()[:5]
-    measures = [*FIVE, "skip"]
+    measures = [*FIVE_MEASURES, "skip"]
     with fake_gpu():
         found, wanted = (
             vitviz.survey(images, gpu, measures, batch=batch),

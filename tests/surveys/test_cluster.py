@@ -1,4 +1,4 @@
-"""The same survey by two of Ray's actors on this machine, one of them killed in the middle."""
+"""Surveys by two Ray actors on this machine, one of which is killed during the survey."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'vitv
 
 
 @dataclass(frozen=True)
-class Deadly:
-    """The attention distance, and at one picture the end of the process that measures it, once."""
+class KillingMeasure:
+    """Measure the attention distance and, once, kill the process that measures."""
 
     mark: str
     victim: str
@@ -28,7 +28,7 @@ class Deadly:
     quantities: tuple[Quantity, ...] = MEASURES["distance"].quantities
 
     def of(self, seen):
-        if os.path.exists(self.victim):  # written by the test alone, so that one process is safe
+        if os.path.exists(self.victim):  # only the test writes this file, so the single-process run is safe
             try:
                 os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
@@ -39,7 +39,7 @@ class Deadly:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def image_folder(tmp_path_factory):
     folder, random = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
     for number in range(30):
         pixels = random.integers(0, 255, (32, 32, 3), dtype=np.uint8)
@@ -51,14 +51,14 @@ def pictures(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster():
     with pytest.MonkeyPatch.context() as patch:
-        # Ray's actors give way to everybody else: beside other tests they took ten times as long
+        # Ray's actors run at low priority by default, which made them ten times slower beside other tests.
         patch.setenv("RAY_worker_niceness", "0")
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         yield
     ray.shutdown()
 
 
-def alike(one, other):
+def assert_equal_surveys(one, other):
     assert (one.images, one.left_out) == (
         other.images,
         other.left_out,
@@ -68,19 +68,19 @@ def alike(one, other):
         np.testing.assert_allclose(one.error(name), other.error(name), rtol=1e-6, atol=1e-9)
 
 
-def test_a_worker_that_dies_changes_nothing(cluster, pictures, inspector, tmp_path):
+def test_survey_survives_killed_worker(cluster, image_folder, inspector, tmp_path):
     mark, victim = tmp_path / "died", tmp_path / "victim"
-    deadly = Deadly(str(mark), str(victim))
-    one = vitviz.survey(pictures, inspector, [deadly, "entropy"], out=tmp_path / "one", part=4, batch=2)
+    deadly = KillingMeasure(str(mark), str(victim))
+    one = vitviz.survey(image_folder, inspector, [deadly, "entropy"], out=tmp_path / "one", part=4, batch=2)
     assert not mark.exists()
     victim.touch()
     seen = []
     two = vitviz.survey(
-        pictures, inspector, [deadly, "entropy"], out=tmp_path / "two", part=4, batch=2, workers=2,
+        image_folder, inspector, [deadly, "entropy"], out=tmp_path / "two", part=4, batch=2, workers=2,
         progress=lambda done, total: seen.append((done, total)),
     )  # fmt: skip
-    assert mark.exists(), "nobody died"
-    alike(one, two)
+    assert mark.exists(), "no worker was killed"
+    assert_equal_surveys(one, two)
     assert (two.images, two.left_out) == (29, 1) and str(two.skipped[0]).startswith("07.png")
     assert len(seen) == 8 and seen[-1] == (30, 30)
     names = [[row.name for row in one.mistakes.surest] for one in (one, two)]
@@ -89,25 +89,23 @@ def test_a_worker_that_dies_changes_nothing(cluster, pictures, inspector, tmp_pa
     assert rows[0] == rows[1] == [f"{number:08d}.npz" for number in range(8)]
 
 
-def test_what_a_cluster_began_one_process_ends(cluster, pictures, inspector, tmp_path):
+def test_single_process_resumes_cluster_survey(cluster, image_folder, inspector, tmp_path):
     ask = dict(out=tmp_path, part=4, batch=2)
     ended = vitviz.survey(
-        pictures, inspector, ["entropy"], workers=2, progress=lambda done, total: done < 9, **ask
+        image_folder, inspector, ["entropy"], workers=2, progress=lambda done, total: done < 9, **ask
     )
     assert not ended.about["finished"] and 9 <= ended.images + ended.left_out < 30
-    whole = vitviz.survey(pictures, inspector, ["entropy"], **ask)
-    alike(whole, vitviz.survey(pictures, inspector, ["entropy"], part=4, batch=2))
-    again = vitviz.survey(pictures, inspector, ["entropy"], workers=2, **ask)
-    alike(whole, again)
+    whole = vitviz.survey(image_folder, inspector, ["entropy"], **ask)
+    assert_equal_surveys(whole, vitviz.survey(image_folder, inspector, ["entropy"], part=4, batch=2))
+    again = vitviz.survey(image_folder, inspector, ["entropy"], workers=2, **ask)
+    assert_equal_surveys(whole, again)
 
 
-def test_where_others_hold_all_cores_one_process_does_it_and_says_so(
-    cluster, pictures, inspector, monkeypatch
-):
+def test_busy_cluster_falls_back_to_one_process(cluster, image_folder, inspector, monkeypatch):
     from vitviz.surveys import cluster as own
 
     class Holder:
-        """Somebody else's work, which keeps a core; being local, it is sent whole, and imports nothing."""
+        """Occupy a core. The class is local, so Ray pickles it by value and imports nothing."""
 
         def held(self):
             return True
@@ -116,24 +114,24 @@ def test_where_others_hold_all_cores_one_process_does_it_and_says_so(
     holders = [ray.remote(num_cpus=1)(Holder).remote() for _ in range(2)]
     ray.get([one.held.remote() for one in holders])
     with pytest.warns(UserWarning, match="no CPU of the cluster was free"):
-        found = vitviz.survey(pictures, inspector, ["entropy"], workers=2, part=4, batch=2)
-    alike(found, vitviz.survey(pictures, inspector, ["entropy"], part=4, batch=2))
+        found = vitviz.survey(image_folder, inspector, ["entropy"], workers=2, part=4, batch=2)
+    assert_equal_surveys(found, vitviz.survey(image_folder, inspector, ["entropy"], part=4, batch=2))
     ray.kill(holders.pop())
     assert own._free("CPU", 2) == 1, "one core is free: one worker, not two that wait for each other"
-    found = vitviz.survey(pictures, inspector, ["entropy"], workers=2, part=4, batch=2)
+    found = vitviz.survey(image_folder, inspector, ["entropy"], workers=2, part=4, batch=2)
     assert (found.images, found.left_out) == (29, 1)
     ray.kill(holders.pop())
 
 
-def test_a_mistake_of_the_user_ends_it_with_its_sentence(cluster, pictures, inspector):
+def test_user_errors_in_workers_raise(cluster, image_folder, inspector):
     with pytest.raises(VitvizError, match="accuracy needs one for every picture"):
-        vitviz.survey(pictures, inspector, ["accuracy"], workers=1, part=4)
+        vitviz.survey(image_folder, inspector, ["accuracy"], workers=1, part=4)
     with pytest.raises(VitvizError, match="workers=-1; expected how many of Ray's actors"):
-        vitviz.survey(pictures, inspector, workers=-1)
+        vitviz.survey(image_folder, inspector, workers=-1)
 
 
-def test_without_ray_it_is_said(pictures, inspector, monkeypatch):
+def test_missing_ray_raises(image_folder, inspector, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(VitvizError, match=r"pip install 'vitviz\[cluster\]'"):
-        vitviz.survey(pictures, inspector, workers=2)
-    assert vitviz.survey(pictures, inspector, limit=2).images == 2
+        vitviz.survey(image_folder, inspector, workers=2)
+    assert vitviz.survey(image_folder, inspector, limit=2).images == 2

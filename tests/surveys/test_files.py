@@ -1,4 +1,4 @@
-"""The files of a survey: what is in them, against what the pictures say one by one."""
+"""Files of a survey, against results of single images."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from tests.surveys.conftest import noise
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
-    """A folder of classes, one picture damaged, one with a hostile name."""
+    """Return a folder of classes with one damaged image and one image with a hostile name."""
     root = tmp_path_factory.mktemp("set")
     random = np.random.default_rng(0)
     for number, label in enumerate(("goldfish", "bullfrog", "trilobite")):
@@ -27,12 +27,12 @@ def classes(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(inspector, classes, tmp_path_factory):
+def survey_and_folder(inspector, classes, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     return vitviz.survey(classes, inspector, ["distance", "accuracy", "lens"], out=out, part=4, batch=3), out
 
 
-def one_by_one(inspector, classes):
+def traces_by_name(inspector, classes):
     traces = {
         path.relative_to(classes).as_posix(): inspector.trace(path)
         for path in sorted(classes.rglob("*.*"))
@@ -42,9 +42,9 @@ def one_by_one(inspector, classes):
     return traces
 
 
-def test_the_averages_are_those_of_the_pictures_one_by_one(made, inspector, classes):
-    survey, out = made
-    traces = one_by_one(inspector, classes)
+def test_averages_match_single_images(survey_and_folder, inspector, classes):
+    survey, out = survey_and_folder
+    traces = traces_by_name(inspector, classes)
     distances = np.stack([vitviz.attention_distance(trace).numpy() for trace in traces.values()]).astype(
         np.float64
     )
@@ -65,9 +65,9 @@ def test_the_averages_are_those_of_the_pictures_one_by_one(made, inspector, clas
     assert survey.images == 10 and [str(one)[:21] for one in survey.skipped] == ["goldfish/damaged.jpg:"]
 
 
-def test_the_table_has_a_row_a_picture(made, inspector, classes):
-    _, out = made
-    traces = one_by_one(inspector, classes)
+def test_table_has_one_row_per_image(survey_and_folder, inspector, classes):
+    _, out = survey_and_folder
+    traces = traces_by_name(inspector, classes)
     if (out / "pictures.parquet").exists():
         rows = pytest.importorskip("pyarrow.parquet").read_table(out / "pictures.parquet").to_pylist()
         assert {row["name"] for row in rows} == set(traces) and not (out / "pictures.csv").exists()
@@ -91,7 +91,7 @@ def test_the_table_has_a_row_a_picture(made, inspector, classes):
         assert row["label_given"] == name.split("/")[0] == inspector.labels[int(row["label"])]
 
 
-def test_without_pyarrow_it_is_csv(inspector, classes, tmp_path, monkeypatch):
+def test_table_is_csv_without_pyarrow(inspector, classes, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     survey = vitviz.survey(classes / "trilobite", inspector, ["entropy"], out=tmp_path / "out")
     rows = list(csv.DictReader((tmp_path / "out" / "pictures.csv").open(encoding="utf-8")))
@@ -100,7 +100,7 @@ def test_without_pyarrow_it_is_csv(inspector, classes, tmp_path, monkeypatch):
 
 
 class Reader(HTMLParser):
-    """All tags, addresses and text of a page."""
+    """Collect all tags, addresses and text of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -117,13 +117,13 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def test_the_report_opens_offline_and_says_all(made, inspector):
-    survey, out = made
+def test_report_works_offline_and_is_complete(survey_and_folder, inspector):
+    survey, out = survey_and_folder
     text = (out / "report.html").read_text(encoding="utf-8")
     page = Reader(text)
     outside = [
         one for one in page.addresses if not one.startswith("#")
-    ]  # a dot's shape is in the page itself
+    ]  # dot shapes are defined in the page itself
     assert not outside and not {"script", "link", "img", "iframe", "object", "b"} & set(page.tags)
     assert not re.search(r"url\(|@import|https?:", text)
     assert page.tags.count("svg") == 4 and page.tags.count("title") == 1 + 2 * 24 + 2 * 9
@@ -137,17 +137,17 @@ def test_the_report_opens_offline_and_says_all(made, inspector):
         "Confusions",
     ):
         assert said in page.text, said
-    assert f"{survey.mean('distance')[0, 0]:.4g}" in page.text, "a dot says its number"
+    assert f"{survey.mean('distance')[0, 0]:.4g}" in page.text, "a dot shows its value"
 
 
-def test_confusions_and_surest_errors_are_those_of_the_pictures(made, inspector, classes):
-    survey, _ = made
+def test_confusions_and_surest_errors_match_single_images(survey_and_folder, inspector, classes):
+    survey, _ = survey_and_folder
     wrong = []
-    for name, trace in one_by_one(inspector, classes).items():
+    for name, trace in traces_by_name(inspector, classes).items():
         (label, probability), true = trace.top(1)[0], name.split("/")[0]
         if label != true:
             wrong.append((probability, name, true, label))
-    assert wrong, "random pixels are no goldfish"
+    assert wrong, "no prediction is wrong on random pixels"
     assert [row.name for row in survey.mistakes.surest] == [
         name for _, name, *_ in sorted(wrong, reverse=True)
     ]
@@ -161,7 +161,7 @@ def test_confusions_and_surest_errors_are_those_of_the_pictures(made, inspector,
     assert counted == expected
 
 
-def test_names_that_spreadsheets_would_compute_are_made_harmless():
+def test_spreadsheet_formulas_are_escaped():
     from vitviz.surveys.report import escape_formula
 
     assert (

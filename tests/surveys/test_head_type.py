@@ -1,4 +1,4 @@
-"""Surveys of heads of several labels, of values and of a single output, and those written before."""
+"""Surveys of multi-label, value and single-output heads, and of files without a head type."""
 
 import csv
 import json
@@ -16,27 +16,29 @@ from vitviz.errors import VitvizError
 model_of = cache(lambda outputs: small_vit(num_classes=outputs))
 
 
-def inspected(outputs, head_type):
+def inspector_with(outputs, head_type):
     labels = [f"label {number}" for number in range(outputs)]
     asked = {"mean": 0.5, "std": 0.5, "device": "cpu", "name": "small", "labels": labels}
     return vitviz.Inspector.of(model_of(outputs), **asked, head_type=head_type)
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     random = np.random.default_rng(0)
     return [noise(random, 32, 32) for _ in range(4)]
 
 
 @pytest.fixture(scope="module")
-def logits(pictures):
+def logits(images):
     return {
-        count: np.array([inspected(count, "value").trace(one).logits.double().tolist() for one in pictures])
+        count: np.array(
+            [inspector_with(count, "value").trace(one).logits.double().tolist() for one in images]
+        )
         for count in (1, 3)
     }
 
 
-def table(folder):
+def read_table(folder):
     file = folder / "pictures.csv"
     if file.is_file():
         return list(csv.DictReader(file.open(encoding="utf-8")))
@@ -44,12 +46,12 @@ def table(folder):
     return parquet.read_table(folder / "pictures.parquet").to_pylist()
 
 
-def test_values_are_in_the_table_and_no_answer(pictures, logits, tmp_path):
+def test_value_heads_write_values_and_no_answer(images, logits, tmp_path):
     for count in (1, 3):
         folder = tmp_path / str(count)
-        found = vitviz.survey(pictures, inspected(count, "value"), out=folder)
+        found = vitviz.survey(images, inspector_with(count, "value"), out=folder)
         names = ["value"] if count == 1 else [f"value.{number}" for number in range(count)]
-        rows = table(folder)
+        rows = read_table(folder)
         written = np.array([[float(row[name]) for name in names] for row in rows])
         np.testing.assert_allclose(written, logits[count], atol=1e-5)
         assert all(row["answer"] in (None, "") and row["probability"] in (None, "") for row in rows)
@@ -58,8 +60,8 @@ def test_values_are_in_the_table_and_no_answer(pictures, logits, tmp_path):
         assert json.loads((folder / "summary.json").read_text())["head_type"] == "value"
 
 
-def test_a_trial_over_a_set_ranks_by_the_value(pictures):
-    found = vitviz.survey(pictures[:2], inspected(1, "value"), ["trial"])
+def test_faithfulness_of_value_head_ranks_by_logit(images):
+    found = vitviz.survey(images[:2], inspector_with(1, "value"), ["trial"])
     rows = ranking_rows(found)
     assert str(rows) == str(ranking_rows(found, score="logit")) and all(
         np.isfinite(row["gap"]) for row in rows
@@ -69,12 +71,12 @@ def test_a_trial_over_a_set_ranks_by_the_value(pictures):
         ranking_rows(found, score="kept")
 
 
-def test_one_output_answers_no_or_yes(pictures, logits):
+def test_single_sigmoid_output_predicts_no_or_yes(images, logits):
     yes = 1 / (1 + np.exp(-logits[1][:, 0]))
     truths = ["label 0", "not label 0", 1, 0]
     true = np.array([1, 0, 1, 0])
-    labelled = list(zip(pictures, truths, strict=True))
-    found = vitviz.survey(labelled, inspected(1, "sigmoid"), ["accuracy", "lens"])
+    labelled = list(zip(images, truths, strict=True))
+    found = vitviz.survey(labelled, inspector_with(1, "sigmoid"), ["accuracy", "lens"])
     answers = (yes >= 0.5).astype(int)
     assert [answer for _, answer, _ in found.answers] == answers.tolist()
     probability = np.where(answers == 1, yes, 1 - yes)
@@ -85,23 +87,23 @@ def test_one_output_answers_no_or_yes(pictures, logits):
     assert found.mean("agrees")[-1] == 1 and found.label_of(0) == "not label 0"
 
 
-def test_of_several_labels_there_is_no_loss_of_one(pictures):
-    labelled = [(picture, 1) for picture in pictures]
-    found = vitviz.survey(labelled, inspected(3, "sigmoid"), ["accuracy", "ledger"])
+def test_multilabel_survey_has_no_single_label_loss(images):
+    labelled = [(picture, 1) for picture in images]
+    found = vitviz.survey(labelled, inspector_with(3, "sigmoid"), ["accuracy", "ledger"])
     assert np.isnan(found.mean("loss")) and "accuracy.loss" in found.refused
-    traces = [inspected(3, "sigmoid").trace(picture) for picture in pictures]
+    traces = [inspector_with(3, "sigmoid").trace(picture) for picture in images]
     largest = [trace.logits.max().item() for trace in traces]
     assert found.mean("ledger.answer") == pytest.approx(np.mean(largest), abs=1e-4)
 
 
-def test_a_survey_that_was_written_before_does_not_go_on_and_says_why(pictures, tmp_path):
+def test_survey_without_head_type_does_not_resume_for_sigmoid(images, tmp_path):
     for head_type in ("sigmoid", "softmax"):
         folder = tmp_path / head_type
-        vitviz.survey(pictures, inspected(3, head_type), out=folder)
+        vitviz.survey(images, inspector_with(3, head_type), out=folder)
         manifest = folder / "survey.json"
         settings = json.loads(manifest.read_text())
         assert settings.pop("head_type", "softmax") == head_type
         manifest.write_text(json.dumps(settings))
-    vitviz.survey(pictures, inspected(3, "softmax"), out=tmp_path / "softmax")
+    vitviz.survey(images, inspector_with(3, "softmax"), out=tmp_path / "softmax")
     with pytest.raises(VitvizError, match="the probabilities in its files are those of a softmax and wrong"):
-        vitviz.survey(pictures, inspected(3, "sigmoid"), out=tmp_path / "sigmoid")
+        vitviz.survey(images, inspector_with(3, "sigmoid"), out=tmp_path / "sigmoid")

@@ -1,4 +1,4 @@
-"""What each measure says of a picture, against formulas written out here, over whole attention matrices."""
+"""Measures of a survey, against formulas over whole attention matrices."""
 
 import numpy as np
 import pytest
@@ -21,32 +21,32 @@ def inspector(small_inspector):
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     return [vitviz.sample_image(name) for name in SAMPLES]
 
 
 @pytest.fixture(scope="module")
-def found(inspector, pictures):
-    labelled = list(zip(pictures, ("tabby", 3, "6", "class 0"), strict=True))
-    measures = [name for name in MEASURES if name != "words"]  # which are sentences': see test_words.py
+def survey(inspector, images):
+    labelled = list(zip(images, ("tabby", 3, "6", "class 0"), strict=True))
+    measures = [name for name in MEASURES if name != "words"]  # needs sentences as classes: see test_words.py
     return vitviz.survey(labelled, inspector, measures, batch=3, classes={"tabby": 0})
 
 
 @pytest.fixture(scope="module")
-def attention(inspector, pictures):
-    """picture, layer, head, query, key in float64."""
-    traces = [inspector.trace(picture) for picture in pictures]
+def attention(inspector, images):
+    """Return image x layer x head x query x key in float64."""
+    traces = [inspector.trace(picture) for picture in images]
     return np.stack(
         [np.stack([trace.attention(layer).double().numpy() for layer in range(2)]) for trace in traces]
     )
 
 
-def test_distance_prefix_mass_and_entropy(found, attention):
-    places = np.stack(np.meshgrid(np.arange(4), np.arange(4), indexing="ij"), -1).reshape(-1, 2) * 8.0
-    apart = np.sqrt(((places[:, None] - places[None]) ** 2).sum(-1))
+def test_distance_prefix_mass_and_entropy_match_formulas(survey, attention):
+    positions = np.stack(np.meshgrid(np.arange(4), np.arange(4), indexing="ij"), -1).reshape(-1, 2) * 8.0
+    lengths = np.sqrt(((positions[:, None] - positions[None]) ** 2).sum(-1))
     patches = attention[..., 1:, 1:]
-    distance = (patches * apart).sum(-1).mean(-1)
-    renormalised = ((patches * apart).sum(-1) / patches.sum(-1)).mean(-1)
+    distance = (patches * lengths).sum(-1).mean(-1)
+    renormalised = ((patches * lengths).sum(-1) / patches.sum(-1)).mean(-1)
     entropy = -(attention * np.log(attention.clip(1e-300))).sum(-1).mean(-1)
     expected = {
         "distance": distance,
@@ -55,16 +55,16 @@ def test_distance_prefix_mass_and_entropy(found, attention):
         "entropy": entropy,
     }
     for name, values in expected.items():
-        np.testing.assert_allclose(found.mean(name), values.mean(0), rtol=2e-5, err_msg=name)
+        np.testing.assert_allclose(survey.mean(name), values.mean(0), rtol=2e-5, err_msg=name)
         np.testing.assert_allclose(
-            found.error(name), values.std(0, ddof=1) / 2, rtol=1e-3, atol=1e-7, err_msg=name
+            survey.error(name), values.std(0, ddof=1) / 2, rtol=1e-3, atol=1e-7, err_msg=name
         )
 
 
-def test_accuracy_and_lens_against_the_model_itself(found, inspector, pictures):
+def test_accuracy_and_lens_match_model(survey, inspector, images):
     labels, first, five, loss, agrees, correct = [0, 3, 6, 0], [], [], [], [], []
     model = inspector.model
-    for picture, label in zip(pictures, labels, strict=True):
+    for picture, label in zip(images, labels, strict=True):
         trace = inspector.trace(picture)
         with torch.no_grad():
             named = [int(model.forward_head(model.norm(tokens[None])).argmax()) for tokens in trace.tokens]
@@ -82,36 +82,36 @@ def test_accuracy_and_lens_against_the_model_itself(found, inspector, pictures):
         ("lens.correct", correct),
     ):
         np.testing.assert_allclose(
-            found.mean(name), np.mean(np.asarray(values, float), axis=0), rtol=1e-5, atol=1e-9, err_msg=name
+            survey.mean(name), np.mean(np.asarray(values, float), axis=0), rtol=1e-5, atol=1e-9, err_msg=name
         )
-    assert found.mistakes.labelled == 4 and found.mistakes.right == sum(first)
+    assert survey.mistakes.labelled == 4 and survey.mistakes.right == sum(first)
 
 
-def test_the_ledgers_lines_add_up_to_the_answer(found, inspector, pictures):
-    logits = np.stack([inspector.trace(picture).logits.double().numpy() for picture in pictures])
+def test_attribution_measure_sums_to_predicted_logit(survey, inspector, images):
+    logits = np.stack([inspector.trace(picture).logits.double().numpy() for picture in images])
     answer = (logits.max(axis=1) - logits.mean(axis=1)).mean()
-    lines = found.mean("heads").sum() + found.mean("mlps").sum() + found.mean("rest")
-    assert lines == pytest.approx(answer, rel=1e-4) and float(found.mean("answer")) == pytest.approx(
+    lines = survey.mean("heads").sum() + survey.mean("mlps").sum() + survey.mean("rest")
+    assert lines == pytest.approx(answer, rel=1e-4) and float(survey.mean("answer")) == pytest.approx(
         answer, rel=1e-5
     )
-    assert found.mean("heads").shape == (2, 2) and np.abs(found.mean("heads")).max() > 0.1
+    assert survey.mean("heads").shape == (2, 2) and np.abs(survey.mean("heads")).max() > 0.1
 
 
-def test_sizes_that_were_tried_are_shares_of_the_edges(inspector, pictures, monkeypatch):
+def test_smallest_part_sizes_are_shares_of_edges(inspector, images, monkeypatch):
     rows = torch.tensor([[-1.0, 1.0, -1.0, 1.0]])
     curve = ((0, -1.0), (10, 1.0), (20, -1.0), (30, 0.5), (40, 1.0))
     margins, counts = {"share": rows, "random": rows}, (0, 10, 20, 40)
     edges = (Edge(Writer("embedding"), 1, 0),) * 40
     part = SufficientEdges(edges, torch.zeros(40), counts, margins, "mean", curve)
     monkeypatch.setattr(circuits, "sufficient_edges", lambda *asked, **given: part)
-    found = vitviz.survey(pictures[:1], inspector, ["smallest_part"])
-    assert [float(found.mean(name)) for name in ("smallest_preserving", "preserving_from", "tried")] == [
+    survey = vitviz.survey(images[:1], inspector, ["smallest_part"])
+    assert [float(survey.mean(name)) for name in ("smallest_preserving", "preserving_from", "tried")] == [
         0.25, 0.75, 5,
     ]  # fmt: skip
-    assert found.mean("stands_by_share").tolist() == [0, 1, 0, 1]
+    assert survey.mean("stands_by_share").tolist() == [0, 1, 0, 1]
 
 
-def test_a_measure_of_ones_own(inspector, pictures):
+def test_custom_measure_is_averaged(inspector, images):
     class Norms:
         name, says = "norms", "token norms"
         quantities = (Quantity("norms", "layer", "Norms", ""),)
@@ -119,11 +119,11 @@ def test_a_measure_of_ones_own(inspector, pictures):
         def of(self, seen):
             return {"norms": [tokens.norm(dim=-1).mean().item() for tokens in seen.trace.tokens]}
 
-    result = vitviz.survey(pictures[:2], inspector, [Norms(), "distance"])
+    result = vitviz.survey(images[:2], inspector, [Norms(), "distance"])
     expected = np.mean(
         [
             [tokens.norm(dim=-1).mean().item() for tokens in inspector.trace(picture).tokens]
-            for picture in pictures[:2]
+            for picture in images[:2]
         ],
         axis=0,
     )
@@ -131,29 +131,29 @@ def test_a_measure_of_ones_own(inspector, pictures):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("measures", "message"),
     [
         (["bogus"], "no measure 'bogus'; expected of distance"),
         ([], "at least one measure"),
         ([5], "no measure 5"),
     ],
 )
-def test_what_is_no_measure_is_said(inspector, pictures, asked, said):
-    with pytest.raises(VitvizError, match=said):
-        vitviz.survey(pictures, inspector, asked)
+def test_unknown_measures_raise(inspector, images, measures, message):
+    with pytest.raises(VitvizError, match=message):
+        vitviz.survey(images, inspector, measures)
 
 
-def test_accuracy_without_labels_is_refused(inspector, pictures):
+def test_accuracy_without_labels_raises(inspector, images):
     with pytest.raises(VitvizError, match="Picture 1 has no label; accuracy needs"):
-        vitviz.survey(pictures, inspector, ["accuracy"])
+        vitviz.survey(images, inspector, ["accuracy"])
 
 
-def test_asking_for_an_average_that_is_not_there_says_which_are(found):
+def test_unknown_average_raises_with_known_names(survey):
     with pytest.raises(VitvizError, match="no average 'bogus'; it has distance.distance"):
-        found.mean("bogus")
+        survey.mean("bogus")
 
 
-def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
+def test_compute_ahead_keeps_order_and_raises_errors():
     import threading
     import time
 
@@ -165,7 +165,7 @@ def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
             raise KeyError(number)
         return number
 
-    others = set(threading.enumerate())  # a survey of another test may still read
+    others = set(threading.enumerate())  # a survey of another test may still be reading
     running = compute_ahead(iter(range(9)), slow, depth=4)
     assert [next(running) for _ in range(7)] == list(range(7))
     with pytest.raises(KeyError):
@@ -173,7 +173,7 @@ def test_decoding_ahead_keeps_the_order_and_raises_what_was_raised():
     assert not [one for one in {*threading.enumerate()} - others if one.name.startswith("vitviz-reading")]
 
 
-def test_no_more_is_read_ahead_than_asked_for():
+def test_compute_ahead_reads_at_most_depth_items():
     from vitviz.surveys.rows import compute_ahead
 
     read = []

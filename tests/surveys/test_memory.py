@@ -1,4 +1,4 @@
-"""Batches that do not fit into memory are measured in halves, to the same numbers; the report says so."""
+"""Batches that exceed memory are measured in halves with equal numbers, and the report states it."""
 
 from dataclasses import dataclass, field
 
@@ -19,11 +19,11 @@ NAMES = ["distance", "prefix_mass", "entropy", "ledger", "lens", "skip"]
 
 
 @dataclass(frozen=True)
-class Hungry:
-    """The attention distance of at most `room` images at once."""
+class MemoryLimitedMeasure:
+    """Measure the attention distance of at most `room` images at once."""
 
     room: int
-    batches: list[int] = field(default_factory=list)  # the sizes that it was given
+    batches: list[int] = field(default_factory=list)  # sizes of the batches received
     name: str = "hungry"
     says: str = "distance, in little memory"
     quantities: tuple[Quantity, ...] = MEASURES["distance"].quantities
@@ -42,7 +42,7 @@ def images():
     return [*sound[:5], b"damaged", *sound[5:]]
 
 
-def alike(found, wanted):
+def assert_equal_surveys(found, wanted):
     assert (found.images, found.left_out) == (wanted.images, wanted.left_out) == (8, 1)
     assert [one[0] for one in found.answers] == [one[0] for one in wanted.answers]
     assert found.skipped == wanted.skipped and found.sums.keys() == wanted.sums.keys()
@@ -53,20 +53,20 @@ def alike(found, wanted):
 
 
 @pytest.mark.parametrize("room", [1, 2, 5, 8])
-def test_a_batch_that_does_not_fit_into_memory_is_measured_in_halves(small_inspector, images, room):
-    hungry, plenty = Hungry(room), Hungry(9)
+def test_measuring_halves_batch_when_out_of_memory(small_inspector, images, room):
+    hungry, plenty = MemoryLimitedMeasure(room), MemoryLimitedMeasure(9)
     found = vitviz.survey([*images, *images], small_inspector, [hungry, *NAMES], batch=9, limit=9)
-    alike(found, vitviz.survey(images, small_inspector, [plenty, *NAMES], batch=9))
+    assert_equal_surveys(found, vitviz.survey(images, small_inspector, [plenty, *NAMES], batch=9))
     assert plenty.batches == [8]
     tried = {1: [8, 4, 2], 2: [8, 4], 5: [8], 8: []}[room]
-    assert hungry.batches[: len(tried)] == tried, "no size that failed is tried again"
+    assert hungry.batches[: len(tried)] == tried, "a failed size is not tried again"
     assert max(hungry.batches[len(tried) :]) <= room
     size = {1: 1, 2: 2, 5: 4, 8: 9}[room]
     assert found.about["images_per_pass"] == f"{size}; 8 did not fit into memory" if tried else "9"
 
 
-def test_later_batches_keep_the_size_and_the_report_says_it(small_inspector, images, tmp_path):
-    hungry = Hungry(2)
+def test_later_batches_keep_reduced_size_and_report_states_it(small_inspector, images, tmp_path):
+    hungry = MemoryLimitedMeasure(2)
     found = vitviz.survey([*images] * 2, small_inspector, [hungry], batch=8, part=9, out=tmp_path)
     assert hungry.batches == [7, 4, 2, 2, 1, 2, 1, 2, 2, 1, 2, 1] and found.images == 16
     page = (tmp_path / "report.html").read_text()
@@ -75,7 +75,7 @@ def test_later_batches_keep_the_size_and_the_report_says_it(small_inspector, ima
 
 
 @pytest.mark.parametrize("room", [1, 3])
-def test_a_pass_that_does_not_fit_into_memory_is_made_in_halves(small_inspector, images, room, monkeypatch):
+def test_forward_pass_halves_batch_when_out_of_memory(small_inspector, images, room, monkeypatch):
     run, sizes = ForwardRunner.run, []
 
     def cramped(self, model, pixels, *given, **named):
@@ -88,50 +88,50 @@ def test_a_pass_that_does_not_fit_into_memory_is_made_in_halves(small_inspector,
     wanted = vitviz.survey(labelled, small_inspector, [*NAMES, "accuracy"], batch=3)
     monkeypatch.setattr(ForwardRunner, "run", cramped)
     found = vitviz.survey(labelled, small_inspector, [*NAMES, "accuracy"], batch=9)
-    alike(found, wanted)
+    assert_equal_surveys(found, wanted)
     assert found.about["images_per_pass"] == f"{1 if room == 1 else 2}; 8 did not fit into memory"
     assert sizes[:2] == [8, 4] and max(sizes[3:]) <= room
 
 
-def test_one_image_that_does_not_fit_into_memory_is_refused(small_inspector, images):
+def test_single_image_out_of_memory_raises(small_inspector, images):
     with pytest.raises(OutOfMemory, match="Measuring one image needs more memory than CPU has free"):
-        vitviz.survey(images, small_inspector, [Hungry(0)])
+        vitviz.survey(images, small_inspector, [MemoryLimitedMeasure(0)])
 
 
-def test_a_minibatch_that_does_not_fit_into_memory_is_not_divided(small_inspector, images):
+def test_similarity_minibatch_out_of_memory_raises(small_inspector, images):
     with pytest.raises(OutOfMemory, match="size of a batch changes similarity: choose a smaller one"):
-        vitviz.survey(images, small_inspector, [Hungry(4), "similarity"])
+        vitviz.survey(images, small_inspector, [MemoryLimitedMeasure(4), "similarity"])
     sound = [one for one in images if not isinstance(one, bytes)]
-    found = vitviz.survey(sound, small_inspector, [Hungry(4), "similarity"], batch=4)
+    found = vitviz.survey(sound, small_inspector, [MemoryLimitedMeasure(4), "similarity"], batch=4)
     assert [len(one.pictures) for one in found.grams] == [4, 4] and found.about["batch"] == 4
 
 
 @pytest.mark.parametrize(("free", "size"), [(None, 8), (10**12, 8), (3.9, 1), (4, 2), (15.9, 4), (0.1, 1)])
-def test_the_size_is_the_power_of_two_that_fits_into_half_of_memory(small_inspector, monkeypatch, free, size):
+def test_batch_size_is_power_of_two_within_half_of_memory(small_inspector, monkeypatch, free, size):
     demand = small_inspector.demand().nbytes
     monkeypatch.setattr(effort, "free_bytes", lambda device: None if free is None else int(free * demand))
     assert effort.fitting(small_inspector, small_inspector.preprocessing.size) == size
 
 
-def test_a_gpu_measures_more_images_at_once_and_normalises_them(small_inspector, images):
+def test_gpu_uses_larger_batches_with_equal_results(small_inspector, images):
     with fake_gpu():
-        gpu, hungry = small_inspector.on("cuda:0"), Hungry(99)
+        gpu, hungry = small_inspector.on("cuda:0"), MemoryLimitedMeasure(99)
         found = vitviz.survey([*images] * 8, gpu, [hungry, "lens"], part=72)
-        assert hungry.batches == [64], "of 8 images in 9 each"
-    wanted = vitviz.survey([*images] * 8, small_inspector, [Hungry(99), "lens"], part=72)
+        assert hungry.batches == [64], "8 of 9 images are readable, times 8"
+    wanted = vitviz.survey([*images] * 8, small_inspector, [MemoryLimitedMeasure(99), "lens"], part=72)
     for name, moments in wanted.sums.items():
         np.testing.assert_allclose(found.mean(name), moments.mean, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_one_number_that_is_not_finite_is_found(value):
+def test_all_finite_detects_single_nonfinite_value(value):
     tokens, logits = torch.randn(2, 3), torch.zeros(0)
     assert all_finite(tokens, logits) and all_finite(tokens.bfloat16(), tokens)
     tokens[1, 2] = value
     assert not all_finite(tokens, logits) and not all_finite(torch.zeros(2), tokens.bfloat16())
 
 
-def test_bytes_become_the_same_pixels_as_floats(small_inspector):
+def test_uint8_and_float_inputs_give_equal_pixels(small_inspector):
     opened = [open_image(noise(seed, (50, 60))) for seed in range(3)]
     given = [[prepare(one, small_inspector.preprocessing, normalise=is_float) for one in opened]
              for is_float in (True, False)]  # fmt: skip

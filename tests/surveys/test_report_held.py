@@ -1,4 +1,4 @@
-"""What a report and a survey that goes on promise in their corners, each by hand."""
+"""Edge cases of reports and of resumed surveys."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ from vitviz.surveys.rows import Row, Skipped, SurveyPart
 
 
 @pytest.fixture
-def pictures(tmp_path):
+def image_folder(tmp_path):
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(6):
@@ -32,8 +32,8 @@ def row(index, label, answer, probability, of_label):
     return Row(index, f"{index}.png", str(label), label, answer, probability, of_label, {})
 
 
-def test_mistakes_are_bounded_and_in_order():
-    """100 errors: probability of the answer and of the truth are chosen so that the two orders differ."""
+def test_mistakes_are_bounded_and_sorted():
+    """100 errors. The probabilities are chosen so that both orders differ."""
     random = np.random.default_rng(0)
     rows = []
     for index in range(100):
@@ -51,8 +51,8 @@ def test_mistakes_are_bounded_and_in_order():
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """A measure of nothing, for its names."""
+class NamedMeasure:
+    """A measure that only provides names and quantities."""
 
     name: str
     quantities: tuple
@@ -60,8 +60,8 @@ class Numbers:
 
 
 def survey_of(inspector, **more):
-    lens = Numbers("lens", (Quantity("right", "layer", "Right by depth", "share"),))
-    single = Numbers("accuracy", (Quantity("first", "", "Right", "share"),))
+    lens = NamedMeasure("lens", (Quantity("right", "layer", "Right by depth", "share"),))
+    single = NamedMeasure("accuracy", (Quantity("first", "", "Right", "share"),))
     sums = {
         "lens.right": Moments(4, np.array([0.0, 0.5, 1.0]), np.array([0.0, 1.0, 0.0])),
         "accuracy.first": Moments(4, np.array(0.25), np.array(3.0)),
@@ -69,21 +69,21 @@ def survey_of(inspector, **more):
     return Survey("vitviz-tiny", inspector.grid(), "float32", (lens, single), 4, sums, **more)
 
 
-def test_the_page_says_standard_errors_depths_and_mistakes_as_they_are(inspector):
+def test_report_shows_errors_layers_and_mistakes(inspector):
     mistakes = Mistakes()
     mistakes.add([row(0, 1, 2, 0.75, 0.125), row(1, 1, 1, 0.5, 0.5), row(2, 1, 1, 0.5, 0.5)])
     skipped = tuple(Skipped(n, f"bad-{n}.png", "broken") for n in range(150))
     survey = survey_of(inspector, mistakes=mistakes, skipped=skipped, left_out=150)
     quantiles = {"lens.right": np.zeros((len(RANKS), 3)), "accuracy.first": np.zeros(len(RANKS))}
     text = page_of(survey, quantiles, "pictures.csv")
-    assert "0.25 ± 0.5" in text, "the standard error of 4 pictures with variance 1"
-    assert re.findall(r"<title>Depth (\d)", text) == ["0", "1", "2"], "the lens begins before block 1"
+    assert "0.25 ± 0.5" in text, "the standard error of 4 images with variance 1"
+    assert re.findall(r"<title>Depth (\d)", text) == ["0", "1", "2"], "the lens begins before layer 1"
     assert "2 of 3 labelled pictures" in text
-    assert re.search(r"<td>75.0%</td><td>12.5%</td>", text), "of the answer, then of the true class"
+    assert re.search(r"<td>75.0%</td><td>12.5%</td>", text), "of the prediction, then of the true class"
     assert text.count("bad-") == 100 and "skipped.csv" in text
 
 
-def test_reasons_in_memory_are_bounded(inspector):
+def test_skipped_list_in_memory_is_bounded(inspector):
     survey = survey_of(inspector)
     for start in range(0, 3 * LISTED, 500):
         skipped = [Skipped(n, str(n), "broken") for n in range(start, start + 500)]
@@ -93,20 +93,20 @@ def test_reasons_in_memory_are_bounded(inspector):
 
 
 @pytest.mark.parametrize("begins", list("=+-@\t\r"))
-def test_no_name_is_a_formula(begins):
+def test_escape_formula_quotes_formula_starts(begins):
     assert escape_formula(begins + "1") == "'" + begins + "1" and escape_formula("x" + begins) == "x" + begins
 
 
-def test_one_picture_has_no_standard_error_and_json_says_null(inspector, pictures, tmp_path):
-    vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", limit=1)
+def test_standard_error_of_one_image_is_null_in_json(inspector, image_folder, tmp_path):
+    vitviz.survey(image_folder, inspector, ["distance"], out=tmp_path / "out", limit=1)
     text = (tmp_path / "out" / "summary.json").read_text()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert found["averages"]["distance.distance"]["standard_error"][0][0] is None
 
 
 @dataclass(frozen=True)
-class Some:
-    """Says something of every second picture alone."""
+class PartialMeasure:
+    """Measure one of its quantities on every second image only."""
 
     name: str = "some"
     says: str = "every second picture"
@@ -118,41 +118,51 @@ class Some:
         return {"pair": np.array([mean, -mean])} | ({"mean": np.array(mean)} if even else {})
 
 
-def test_what_only_some_pictures_have_survives_a_stop(inspector, pictures, tmp_path, monkeypatch):
+def test_partial_quantities_survive_resuming(inspector, image_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)  # so that the table is text
     ask = dict(part=3, batch=1)
-    whole = vitviz.survey(pictures, inspector, [Some()], out=tmp_path / "whole", **ask)
+    whole = vitviz.survey(image_folder, inspector, [PartialMeasure()], out=tmp_path / "whole", **ask)
     vitviz.survey(
-        pictures, inspector, [Some()], out=tmp_path / "out", progress=lambda done, of: done < 4, **ask
+        image_folder,
+        inspector,
+        [PartialMeasure()],
+        out=tmp_path / "out",
+        progress=lambda done, of: done < 4,
+        **ask,
     )
-    vitviz.survey(pictures, inspector, [Some()], out=tmp_path / "out", **ask)
+    vitviz.survey(image_folder, inspector, [PartialMeasure()], out=tmp_path / "out", **ask)
     tables = [(tmp_path / name / "pictures.csv").read_text() for name in ("whole", "out")]
     assert tables[0] == tables[1] and 0 < whole.moments("some.mean").count < 6
     for line in csv.DictReader((tmp_path / "out" / "pictures.csv").open()):
-        even = int(inspector.trace(pictures / line["name"]).view.picture[0, 0, 2]) % 2 == 0
+        even = int(inspector.trace(image_folder / line["name"]).view.picture[0, 0, 2]) % 2 == 0
         assert bool(line["some.mean"]) == even and float(line["some.pair.0"]) == -float(line["some.pair.1"])
 
 
-def test_a_table_of_a_run_without_pyarrow_is_not_left_beside_the_other(inspector, pictures, tmp_path):
+def test_old_csv_table_is_removed_when_parquet_is_written(inspector, image_folder, tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "pictures.csv").write_text("old")
-    vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out")
+    vitviz.survey(image_folder, inspector, ["distance"], out=tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").glob("pictures.*")} == {"pictures.parquet"}
 
 
-def test_pictures_that_changed_since_are_another_survey(inspector, pictures, tmp_path):
+def test_changed_images_raise_on_resume(inspector, image_folder, tmp_path):
     vitviz.survey(
-        pictures, inspector, ["distance"], out=tmp_path / "out", part=2, progress=lambda done, of: done < 3
+        image_folder,
+        inspector,
+        ["distance"],
+        out=tmp_path / "out",
+        part=2,
+        progress=lambda done, of: done < 3,
     )
-    file = pictures / "5.png"
+    file = image_folder / "5.png"
     file.write_bytes(file.read_bytes() + b"more")
     with pytest.raises(VitvizError, match="source_sha256 was .*another folder"):
-        vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", part=2)
+        vitviz.survey(image_folder, inspector, ["distance"], out=tmp_path / "out", part=2)
 
 
-def test_parts_without_their_settings_are_not_guessed_at(inspector, pictures, tmp_path):
-    vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", part=2)
+def test_parts_without_settings_raise(inspector, image_folder, tmp_path):
+    vitviz.survey(image_folder, inspector, ["distance"], out=tmp_path / "out", part=2)
     (tmp_path / "out" / "survey.json").unlink()
     with pytest.raises(VitvizError, match="parts of a survey without its settings"):
-        vitviz.survey(pictures, inspector, ["distance"], out=tmp_path / "out", part=2)
+        vitviz.survey(image_folder, inspector, ["distance"], out=tmp_path / "out", part=2)

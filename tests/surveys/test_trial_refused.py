@@ -1,4 +1,4 @@
-"""A method that does not apply to every picture of a set: it has no rank, and that is said everywhere."""
+"""Methods that do not apply to every image of a set have no rank, and every report states it."""
 
 import json
 import math
@@ -24,24 +24,22 @@ def trace(small_trace):
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     return [
         SourceImage(f"photos/{name}.png", vitviz.sample_image(name))
         for name in ("chelsea", "coffee", "rocket")
     ]
 
 
-def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
-    pictures, inspector, monkeypatch, tmp_path
-):
+def test_method_inapplicable_to_one_image_is_unranked_and_reported(images, inspector, monkeypatch, tmp_path):
     make_inapplicable(monkeypatch, "chefer", inspector.trace(vitviz.sample_image("rocket")))
     measure, found = FaithfulnessMeasure(("ledger", "chefer")), []
-    found.append(vitviz.survey(pictures, inspector, [measure]))
+    found.append(vitviz.survey(images, inspector, [measure]))
     asked = {"out": tmp_path, "part": 2}
-    vitviz.survey(pictures, inspector, [measure], **asked, progress=lambda done, _: done < 3)
-    assert len(list((tmp_path / "parts").iterdir())) == 1, "it was ended after its first part"
-    found.append(vitviz.survey(pictures, inspector, [measure], **asked))
-    found.append(vitviz.survey(pictures, inspector, [measure], **asked))  # of parts alone
+    vitviz.survey(images, inspector, [measure], **asked, progress=lambda done, _: done < 3)
+    assert len(list((tmp_path / "parts").iterdir())) == 1, "the survey ended after its first part"
+    found.append(vitviz.survey(images, inspector, [measure], **asked))
+    found.append(vitviz.survey(images, inspector, [measure], **asked))  # from parts only
     for one in found:
         assert sorted(row["method"] for row in ranking_rows(one)) == ["ledger", "random"]
         assert refused_methods(one) == {"chefer": Refusal(1, "photos/rocket.png", REASON)}
@@ -56,12 +54,12 @@ def test_a_method_that_one_picture_refuses_has_no_rank_and_that_is_said(
     }
 
 
-def test_a_second_class_that_has_no_map_ends_no_survey(pictures, inspector, trace, monkeypatch):
+def test_method_without_map_of_second_class_stays_ranked(images, inspector, trace, monkeypatch):
     make_inapplicable(monkeypatch, "chefer", trace, trace.logits.topk(2).indices[1].item())
-    found = vitviz.survey(pictures, inspector, [FaithfulnessMeasure(("ledger", "chefer"))])
+    found = vitviz.survey(images, inspector, [FaithfulnessMeasure(("ledger", "chefer"))])
     rows = {row["method"]: row for row in ranking_rows(found)}
     assert rows["chefer"]["rank"] >= 1 and refused_methods(found) == {}
     assert math.isnan(rows["chefer"]["alike"]) and not math.isnan(rows["ledger"]["alike"])
-    (said,) = refusal_texts(found)
-    assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 images" in said
-    assert said.endswith(f"photos/coffee.png: {REASON}")
+    (text,) = refusal_texts(found)
+    assert "Chefer et al. 2021 is not compared between two classes: for 1 of 3 images" in text
+    assert text.endswith(f"photos/coffee.png: {REASON}")

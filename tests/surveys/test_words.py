@@ -1,6 +1,4 @@
-"""Heads in words against the definition in plain numpy, from what hooks see each head write; a survey's
-parts; what stops it.
-"""
+"""Heads in words, against the definition in numpy on hooked head outputs; resuming and errors."""
 
 import json
 
@@ -16,11 +14,11 @@ from vitviz.analyses.words import LISTS, Spread, explain_head, random_squares
 from vitviz.errors import VitvizError
 from vitviz.surveys import surveying
 
-PICTURES = [noise(seed, (48, 48)) for seed in range(14)]
+IMAGES = [noise(seed, (48, 48)) for seed in range(14)]
 
 
-def by_definition(c, vectors, drawn, most):
-    """C: what one head writes, a picture a row. Every step on C itself, with variances by numpy."""
+def by_definition(c, vectors, random_lists, most):
+    """Decompose C, the output of a head with one image per row, step by step with variances by numpy."""
     _, sizes, span = np.linalg.svd(c, full_matrices=False)
     span = span[: int((sizes > 1e-5 * sizes[0]).sum())]
     r, total, chosen, shares, chance = vectors @ span.T @ span, c.var(axis=0).sum(), [], [], []
@@ -30,9 +28,11 @@ def by_definition(c, vectors, drawn, most):
         best = next(i for i, score in enumerate(scores) if score >= max(scores) * (1 - 1e-9))
         after = c - np.outer(c @ r[best], r[best]) / (r[best] @ r[best])
         best_of_lists = []
-        _, _, axes = np.linalg.svd(c - c.mean(axis=0))  # any axes of the span are as good for random vectors
+        _, _, axes = np.linalg.svd(
+            c - c.mean(axis=0)
+        )  # any axes of the span are equivalent for random vectors
         axes = axes[: len(span) - step]
-        for one in drawn:
+        for one in random_lists:
             random = np.sqrt(one[:, : len(axes)]) @ axes
             win = max(random, key=lambda row: (c @ row).var())
             removed = c - np.outer(c @ win, win) / (win @ win)
@@ -47,28 +47,28 @@ def by_definition(c, vectors, drawn, most):
 
 
 def written_by_hooks(model, inspector, width):
-    """C of every head, (layer, head, picture, embedding): the shares of each axis of the embedding."""
-    traces, axes = [inspector.trace(picture) for picture in PICTURES], torch.eye(width).double()
+    """Return C of every head (layer, head, image, embedding): the contributions to each embedding axis."""
+    traces, axes = [inspector.trace(picture) for picture in IMAGES], torch.eye(width).double()
     pixels = [test_text.pixels_of(inspector, trace) for trace in traces]
     found = [test_text.lines_by_hooks(model, one, axes)[0] for one in pixels]
     return torch.stack(found, dim=2).detach().double().numpy()
 
 
 @pytest.mark.parametrize("name", test_text.MODELS)
-def test_words_and_shares_are_by_definition(name):
+def test_words_and_shares_match_definition(name):
     model, rng = test_text.small(name), np.random.default_rng(0)
     width = model.num_classes or model.embed_dim
     inspector = inspect(model, name)
     any_classes = vitviz.Classes(["one"], torch.ones(1, width))
     c = written_by_hooks(model, inspector.with_classes(any_classes), width)
-    # words that some heads do write: their own largest directions, turned a little; one of them twice
+    # words that some heads write: their largest directions, perturbed; one word occurs twice
     own = [np.linalg.svd(one - one.mean(axis=0))[2][0] for one in c[1:].reshape(-1, *c.shape[2:])]
     vectors = [one + 0.3 * rng.standard_normal(width) / width**0.5 for one in own]
     vectors = np.array([*vectors, vectors[2], *rng.standard_normal((4, width))])
     labels = [f"word {number}" for number in range(len(vectors))]
     classes = vitviz.Classes(labels, vectors)
-    asked = inspector.with_classes(classes)
-    survey = vitviz.survey(PICTURES, asked, ["words"], batch=4)
+    inspector_with_classes = inspector.with_classes(classes)
+    survey = vitviz.survey(IMAGES, inspector_with_classes, ["words"], batch=4)
     found = survey.words
     squares = random_squares(len(vectors), survey.spreads["words.written"].mean.shape[-1], width)
     heads = [(layer, head) for layer in (1, 2) for head in range(3)]
@@ -83,42 +83,42 @@ def test_words_and_shares_are_by_definition(name):
         np.testing.assert_allclose(
             found.variance[layer, head], c[layer, head].var(axis=0, ddof=1).sum(), rtol=1e-3
         )
-    assert several >= 6  # it is words that were compared
+    assert several >= 6  # enough words were compared
     assert "word 6" not in {word for layer in found.words for words in layer for word in words}
     rows = [row for row in found.rows() if row["word"]]
     assert len(rows) == sum(len(words) for layer in found.words for words in layer)
     # another list, of the same survey
     again = vitviz.heads_in_words(inspector, survey, vitviz.Classes(labels[:6], vectors[:6]), most=1)
-    assert again.shares.shape[-1] == 1 and again.pictures == len(PICTURES)
+    assert again.shares.shape[-1] == 1 and again.pictures == len(IMAGES)
 
 
-def drawn(count, width, lists=LISTS):
+def random_lists(count, width, lists=LISTS):
     found = np.random.default_rng(1).standard_normal((lists, count, width)) ** 2
     return found / found.sum(axis=-1, keepdims=True)
 
 
-def test_planted_words_are_found_in_their_order_and_then_it_stops():
+def test_planted_words_are_found_in_order():
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((30, 12))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors[20] = vectors[7]  # a duplicate: the first of the list is meant
+    vectors[20] = vectors[7]  # a duplicate: the first word of the list must be chosen
     c = 5 * rng.standard_normal((200, 1)) * vectors[7] + 3 * rng.standard_normal((200, 1)) * vectors[3]
-    c += 0.05 * rng.standard_normal((200, 12)) + 4 * vectors[1]  # and what is the same for every picture
+    c += 0.05 * rng.standard_normal((200, 12)) + 4 * vectors[1]  # and a constant part, equal for every image
     mean, rows = c.mean(axis=0), c - c.mean(axis=0)
-    chosen, shares, _ = explain_head(mean * 200**0.5, rows, vectors, drawn(30, 12), 6)
+    chosen, shares, _ = explain_head(mean * 200**0.5, rows, vectors, random_lists(30, 12), 6)
     assert chosen[:2] == [7, 3] and 20 not in chosen and 1 not in chosen
     assert sum(shares[:2]) > 0.99 and (len(shares) > len(chosen) or len(shares) == 6)
     alone = 0.05 * np.random.default_rng(2).standard_normal((200, 12))
     chosen, shares, chance = explain_head(
-        alone.mean(0) * 200**0.5, alone - alone.mean(0), vectors, drawn(30, 12), 6
+        alone.mean(0) * 200**0.5, alone - alone.mean(0), vectors, random_lists(30, 12), 6
     )
     assert chosen == [] and len(shares) == 1 and shares[0] <= chance[0]
-    assert explain_head(np.ones(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
-    assert explain_head(np.zeros(12), np.zeros((3, 12)), vectors, drawn(30, 12), 6) == ([], [], [])
+    assert explain_head(np.ones(12), np.zeros((3, 12)), vectors, random_lists(30, 12), 6) == ([], [], [])
+    assert explain_head(np.zeros(12), np.zeros((3, 12)), vectors, random_lists(30, 12), 6) == ([], [], [])
 
 
-def test_random_vectors_are_unit_in_the_embedding():
-    """As many numbers of each as a head has dimensions, against vectors drawn whole."""
+def test_random_squares_match_projected_unit_vectors():
+    """Compare draws of a head's dimensions with draws of whole vectors."""
     whole = np.random.default_rng(5).standard_normal((20_000, 40))
     whole = (whole / np.linalg.norm(whole, axis=1, keepdims=True)) ** 2
     found = random_squares(1000, 6, 40)
@@ -129,7 +129,7 @@ def test_random_vectors_are_unit_in_the_embedding():
     np.testing.assert_allclose(random_squares(5, 50, 40).sum(axis=-1), 1, rtol=1e-6)
 
 
-def test_chance_is_passed_by_chance_once_in_twentyone_lists():
+def test_random_words_pass_at_expected_rate():
     rng, passed = np.random.default_rng(0), 0
     for _ in range(400):
         c = rng.standard_normal((40, 6)) * [3, 2, 1, 1, 0.5, 0.2]
@@ -140,7 +140,7 @@ def test_chance_is_passed_by_chance_once_in_twentyone_lists():
     assert 8 <= passed <= 32  # 19 are expected; 2.5 standard deviations below and 3 above
 
 
-def test_parts_add_up_in_any_order_and_need_no_more_room_than_the_head_has_dimensions():
+def test_spread_of_parts_is_order_independent_and_bounded():
     values = np.random.default_rng(0).standard_normal((50, 2, 3, 7)) + 3
     whole = Spread.from_values(values)
     for cuts in ([1, 2, 30], [25], list(range(1, 50))):
@@ -159,48 +159,52 @@ def test_parts_add_up_in_any_order_and_need_no_more_room_than_the_head_has_dimen
 
 
 @pytest.fixture(scope="module")
-def asked():
+def inspector_with_classes():
     model = test_text.small("class token and projection")
     return inspect(model, "small").with_classes(test_text.some_classes(model))
 
 
-def test_a_survey_that_was_ended_goes_on_with_the_same_words(asked, tmp_path):
-    whole = vitviz.survey(PICTURES[:7], asked, ["words", "distance"], part=3, batch=2)
-    begun = vitviz.survey(PICTURES[:7], asked, ["words", "distance"], part=3, batch=2, out=tmp_path,
-                          progress=lambda done, _: done < 5)  # fmt: skip
+def test_resumed_survey_gives_equal_words(inspector_with_classes, tmp_path):
+    whole = vitviz.survey(IMAGES[:7], inspector_with_classes, ["words", "distance"], part=3, batch=2)
+    begun = vitviz.survey(IMAGES[:7], inspector_with_classes, ["words", "distance"], part=3, batch=2,
+                          out=tmp_path, progress=lambda done, _: done < 5)  # fmt: skip
     assert not (tmp_path / "report.html").exists() and begun.images < 7
-    found = vitviz.survey(PICTURES[:7], asked, ["words", "distance"], part=3, batch=2, out=tmp_path)
+    found = vitviz.survey(
+        IMAGES[:7], inspector_with_classes, ["words", "distance"], part=3, batch=2, out=tmp_path
+    )
     assert found.words.words == whole.words.words and found.images == 7
     torch.testing.assert_close(found.words.shares, whole.words.shares, equal_nan=True)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["words"] == found.words.rows() and "words.written" not in summary["averages"]
     page = (tmp_path / "report.html").read_text()
     assert "Heads in words" in page and all(one in page for one in found.words.said()[0])
-    running = list(surveying(PICTURES[:5], asked, ["words"], batch=2))
-    again = vitviz.heads_in_words(asked, running[-1])
+    running = list(surveying(IMAGES[:5], inspector_with_classes, ["words"], batch=2))
+    again = vitviz.heads_in_words(inspector_with_classes, running[-1])
     assert again.pictures == 5 and again.layers == (0, 1, 2)
 
 
-def test_what_cannot_be_said_is_a_sentence(asked):
-    one = vitviz.survey(PICTURES[:1], asked, ["words"])
+def test_words_of_insufficient_surveys_raise(inspector_with_classes):
+    one = vitviz.survey(IMAGES[:1], inspector_with_classes, ["words"])
     assert one.words is None
     with pytest.raises(VitvizError, match="Given 1 pictures .* two pictures or more"):
-        vitviz.heads_in_words(asked, one)
-    two = vitviz.survey([PICTURES[0]] * 2, asked, ["words"])  # twice the same
+        vitviz.heads_in_words(inspector_with_classes, one)
+    two = vitviz.survey([IMAGES[0]] * 2, inspector_with_classes, ["words"])  # an image twice
     assert all(words == () for layer in two.words.words for words in layer)
     assert "same for every picture" in two.words.said()[0][2]
     with pytest.raises(VitvizError, match="most=0"):
-        vitviz.heads_in_words(asked, two, most=0)
+        vitviz.heads_in_words(inspector_with_classes, two, most=0)
     with pytest.raises(VitvizError, match='expected classes, and a survey that measured "words"'):
-        vitviz.heads_in_words(asked, vitviz.survey(PICTURES[:2], asked, ["distance"]))
+        vitviz.heads_in_words(
+            inspector_with_classes, vitviz.survey(IMAGES[:2], inspector_with_classes, ["distance"])
+        )
     with pytest.raises(VitvizError, match="no words to compare with"):
-        vitviz.survey(PICTURES[:2], vitviz.load("vitviz-tiny"), ["words"])
+        vitviz.survey(IMAGES[:2], vitviz.load("vitviz-tiny"), ["words"])
     assert analyses.HeadsInWords is type(two.words)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_along_one_axis_nothing_is_beyond_chance(seed):
-    """Any vector removes all that varies there, a random one too: the last bit must not choose a word."""
+def test_rank_one_writes_give_no_word(seed):
+    """Any vector removes all variance along one axis, so rounding must not select a word."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((2, 1)) * rng.standard_normal((1, 12))
     vectors = rng.standard_normal((9, 12))
