@@ -1,7 +1,7 @@
 """Charts and matrices as data, for the page, print, reports and notebooks.
 
-`frontend/chart.js` and `frontend/matrix.js` draw them in the browser, `.plotly()` makes Plotly figures of
-them; nothing here draws. Texts are English and serve as translation keys; texts with values are
+`frontend/svg_chart.js`, `plotly_chart.js` and `matrix.js` draw them in the browser, `.plotly()` makes Plotly
+figures of them; nothing here draws. Texts are English and serve as translation keys; texts with values are
 LocalizedText.
 """
 

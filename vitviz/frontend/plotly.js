@@ -4,7 +4,7 @@ import { address, Refusal } from './data.js';
 import { el } from './elements.js';
 import path from './plotly_address.js';
 
-/** False in a document without a server; charts are then drawn by `chart.js`. */
+/** False in a document without a server; charts are then drawn by `svg_chart.js`. */
 export const available = Boolean(path);
 
 let loading = null;

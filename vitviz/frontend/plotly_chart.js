@@ -1,45 +1,25 @@
 // A chart as described by `vitviz/charts/chart.py`, drawn by Plotly: box zoom, reset by a double click, and a
 // legend that hides or isolates series. Tooltips, keys and linked highlighting are those of all figures.
 
-import {
-  axesOf,
-  chartBeside as besideFigure,
-  chart as drawnAsSvg,
-  entry,
-  INKS,
-  legendOf,
-  nth,
-  picking,
-  places,
-  ranged,
-  told,
-} from './chart.js';
+import { beside, chartFrame, DASHES, entry, INKS, spaceOf } from './chart.js';
 import { unpacked } from './data.js';
-import { button, div, el, say, stack, svg } from './elements.js';
-import { headKey, light, relit } from './highlight.js';
+import { button, div, el, svg } from './elements.js';
 import { t } from './i18n.js';
-import { besides, ends, letters } from './line_labels.js';
+import { ends } from './line_labels.js';
 import { available, plain, plotly } from './plotly.js';
-import { follow, operated, ringed } from './pointer.js';
+import { chart as drawnAsSvg } from './svg_chart.js';
 
-const DASHES = { dashed: '6px,4px', dotted: '2px,3px', 'dash-dotted': '6px,3px,2px,3px' };
-const LETTER = 7; // px, average width of a letter
 const MUTED = '#8e949f'; // of lines that are neither highlighted nor among the best
 const GRID = 'rgba(128, 128, 128, 0.24)'; // on light and on dark
 const PAUSE = 300; // ms between two drawings while frames of a camera or video pass
 const about = new WeakMap(); // trace -> its series or bars, and the indices of its points
 const TOUCHED = matchMedia('(pointer: coarse)').matches; // a drag scrolls the page
 
-/** A text in two lines of similar length, broken at a space. */
-function halves(text) {
-  const spaces = [...text.matchAll(/ /g)].map(({ index }) => index);
-  const away = (at) => Math.abs(at - text.length / 2);
-  const at = spaces.reduce((best, one) => (away(one) < away(best) ? one : best), 0);
-  return at ? [text.slice(0, at), text.slice(at + 1)] : [text];
-}
+/** Plotly's pattern of a dash. */
+const dashed = (name) => DASHES[name]?.replace(/\d+/g, '$&px').replaceAll(' ', ',') ?? 'solid';
 
 /**
- * Makes a chart; parameters and result are those of `chart` in `chart.js`. A series that is `muted` is grey
+ * Makes a chart; parameters and result are those of `chart` in `svg_chart.js`. A series that is `muted` is grey
  * until it is highlighted, and the marks with the key `chosen` are outlined. Without `zooms`, a drag belongs
  * to the view.
  */
@@ -48,17 +28,12 @@ export function chart(self, options = {}) {
 }
 
 function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
-  const title = el('p', { class: 'vv-h' });
-  const legend = el('p', { class: 'vv-legends' });
-  const notes = el('p', { class: 'vv-text', hidden: true });
   const graph = div('vv-graph');
   const over = svg('svg', { class: 'vv-graph-names', 'aria-hidden': 'true' }); // names of lines, and the ring
   const plot = el('div', { class: 'vv-chart', tabindex: 0 }, graph, over);
-  const node = stack(title, div('vv-plot', plot), legend, notes);
-  const { ring, mark } = ringed();
+  const frame = chartFrame(self, plot, pick);
+  const { legend, node } = frame;
   const hidden = new Set(); // names of series
-  let points = [];
-  let jump = 1; // marks per line
   let now = null; // the chart and its size
   let zoom = null; // ranges of x and y
   let kept = ''; // axes that the zoom belongs to
@@ -66,14 +41,6 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   let settings = null; // of Plotly, which the chart keeps
   let last = 0; // ms, time of the last drawing
   let waiting = false;
-  const under = follow(self, plot, {
-    points: () => points,
-    mark(point) {
-      mark(point);
-      light(point?.key);
-    },
-    rows: () => ({ ArrowUp: jump > 1 ? -jump : 1, ArrowDown: jump > 1 ? jump : -1 }),
-  });
   const axes = () => [graph._fullLayout?.xaxis, graph._fullLayout?.yaxis];
   const ink = (colour) => {
     const own = INKS[colour] ?? colour;
@@ -83,28 +50,18 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
 
   /** Sets sizes and texts at once, so that the view can be fitted, and draws after the last of such calls. */
   function draw(given) {
-    const range = ranged(self, given);
-    const figure = given.square ? { ...given, x: range, y: range } : { ...given, y: range };
-    const width = Math.max(150, self.width);
-    const height = Math.max(120, Math.round(self.tall)); // the page may not be laid out yet
+    const { entries, ...next } = frame.begin(given);
+    const { figure, width, height } = next;
     for (const part of [plot, graph]) part.style.cssText = `width:${width}px;height:${height}px`;
-    const least = height - (figure.x_label ? 60 : 40) * self.zoom;
-    const upright = (LETTER + 0.5) * self.zoom * t(figure.y_label).length < least; // else above the chart
     const axes = JSON.stringify([figure.title, figure.x_label, figure.y_label, figure.question]);
     if (axes !== kept) [kept, zoom] = [axes, null];
-    now = { figure, width, height, upright };
-    title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
-    plot.parentElement.hidden = title.hidden = !figure.series.length && !figure.bars;
-    plot.role = 'application'; // from the first drawing on, which gives it its name
-    plot.setAttribute('aria-label', operated(t(figure.title), axesOf(figure)));
+    now = next;
     const several = figure.series.filter(({ name }) => name).length > 1;
-    const entries = legendOf(figure);
     const looks = entries.map(({ name, colour, line, dots, dash }) => [t(name), colour, line, dots, dash]);
     const named = JSON.stringify([several, looks]);
     if (named !== listed)
       legend.replaceChildren(...entries.map((one) => (one.x && several ? switched(one) : entry(one))));
     listed = named;
-    say(notes, figure.notes.map((one) => t(one)).join(' '));
     soon();
   }
 
@@ -197,39 +154,11 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   function described(full = false) {
     const { figure, width, height, upright } = now;
     const size = self.zoom;
-    const [x, y] = zoom ? [zoom.x, zoom.y] : [figure.x, figure.y];
-    const up = places(figure.y_ticks, y, { percent: figure.percent, count: 5 });
-    const longest = Math.max(...up.map(([, name]) => name.length));
-    const wide = Math.min((figure.y_label ? 36 : 20) + LETTER * longest, width * 0.45);
-    const left = Math.max(figure.y_label ? 58 : 46, wide) * size;
-    const lines = figure.series.filter(({ key }) => key);
-    const beside = figure.keyed && width >= 380 * size ? besides(lines) : 16;
-    const measured = (texts) => (LETTER + 0.5) * size * letters(texts);
-    const whole = t(figure.x_label);
-    const label = measured([whole]) > 1.1 * width ? halves(whole) : [whole];
-    const margin = {
-      l: left,
-      r: beside * size,
-      t: 14 * size,
-      b: (label.length > 1 ? 60 : label[0] ? 46 : 26) * size,
-      pad: 0,
-    };
-    const inner = width - margin.l - margin.r;
-    const along = places(figure.ticks, x, { whole: figure.whole, count: 6 }).filter(
-      ([at]) => x[0] <= at && at <= x[1],
-    );
-    const step = along.length > 1 ? along[1][0] - along[0][0] : 1;
-    const broad = Math.max(26, 9 * letters(along.map(([, name]) => name))) * size;
-    const fewest = Math.max(1, Math.ceil((broad * (x[1] - x[0])) / step / inner));
-    const steps = Array.from({ length: fewest + 1 }, (_, i) => fewest + i);
-    // the last named tick is labelled too, if that skips at most as many again
-    const every = (figure.ticks.length && steps.find((one) => (along.length - 1) % one === 0)) || fewest;
-    const shown = along.filter((_, i) => i % every === 0);
+    const ranges = zoom ?? figure;
+    const space = spaceOf(self, figure, width, height, ranges);
+    const { left, right, top, foot, up, label } = space;
+    const inner = right - left;
     const colour = self.colour('color');
-    const wanted = measured(label);
-    const fits = Math.min(1, (width - 4) / (wanted || 1));
-    const half = (fits * wanted) / 2;
-    const x0 = Math.max(half, Math.min(width - half, left + inner / 2));
     const gap = { ticks: 'outside', ticklen: 5 * size, tickcolor: 'transparent' }; // between label and plot
     const axis = (range, ticks, text) => ({
       range,
@@ -245,7 +174,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     const layout = {
       width,
       height,
-      margin,
+      margin: { l: left, r: width - right, t: top, b: foot, pad: 0 },
       paper_bgcolor: 'transparent',
       plot_bgcolor: 'transparent',
       font: { family: self.colour('font-family'), size: 12.5 * size, color: colour },
@@ -254,19 +183,19 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
       dragmode: zooms ? 'zoom' : false,
       barmode: 'overlay',
       modebar: { orientation: 'h', bgcolor: self.colour('--vv-paper'), color: colour, activecolor: colour },
-      xaxis: { ...axis(x, shown, ''), showgrid: false },
+      xaxis: { ...axis(ranges.x, space.along, ''), showgrid: false },
       yaxis: {
-        ...axis(y, up, upright ? t(figure.y_label) : ''),
+        ...axis(ranges.y, up, upright ? t(figure.y_label) : ''),
         gridcolor: GRID,
       },
       // Plotly's own label is centred on the axis; this one may use the chart's whole width
       annotations: [
         {
           text: label.map(plain).join('<br>'),
-          font: { size: 13.5 * size * fits },
+          font: { size: 13.5 * size * space.fits },
           xref: 'paper',
           yref: 'paper',
-          x: (x0 - left) / inner,
+          x: (space.middle - left) / inner,
           y: 0,
           xanchor: 'center',
           yanchor: 'top',
@@ -275,7 +204,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
         },
       ],
       shapes: [
-        ...up.filter(([at]) => y.includes(at)).map(([at]) => edge(at)),
+        ...up.filter(([at]) => ranges.y.includes(at)).map(([at]) => edge(at)),
         ...figure.levels.map((one) => level(one, figure.bars ? 'above' : 'below')),
       ],
     };
@@ -286,7 +215,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     type: 'line',
     ...(upright ? { yref: 'paper', y0: 0, y1: 1 } : { xref: 'paper', x0: 0, x1: 1 }),
     ...(upright ? { x0: value, x1: value } : { y0: value, y1: value }),
-    line: { color: ink(colour), width: 1.6, dash: DASHES.dashed },
+    line: { color: ink(colour), width: 1.6, dash: dashed('dashed') },
     layer,
   });
 
@@ -340,7 +269,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
       mode,
       name: plain(t(one.name)),
       showlegend: Boolean(one.name),
-      line: { color, width: 4.6 * one.thick, dash: DASHES[one.dash] ?? 'solid' },
+      line: { color, width: 4.6 * one.thick, dash: dashed(one.dash) },
       marker: { color, size: one.line ? 6.4 : 9, opacity: 0.78, line: { width: 0 } },
       ...(error_y ? { error_y } : {}),
     };
@@ -356,15 +285,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     const y = (at) => upward._offset + upward.l2p(at);
     const within = (at, axis) => Math.min(...axis.range) <= at && at <= Math.max(...axis.range);
     const lines = figure.series.filter(({ key }) => key);
-    points = [];
-    jump = lines[0]?.x.length ?? 1;
-    const pointed = (one, i, left, top) => {
-      const of = nth(one.of, i);
-      const key = one.key || of.lit || headKey(of);
-      const act = pick ? () => pick(one.key || of) : picking(self, of);
-      points.push({ left, top, key, told: () => told(figure, one, i), pick: act });
-      return key;
-    };
+    frame.restart(lines);
     const drawn = new Map();
     for (const part of graph.querySelectorAll('[data-lit]')) {
       delete part.dataset.lit; // Plotly reuses elements
@@ -387,7 +308,7 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
         const top = bar ? Math.max(one.low[i], one.high[i]) : one.y[i];
         if (!(one.dots || one.key || bar) || !within(one.x[i], across)) continue;
         if (!bar && !within(top, upward)) continue;
-        const key = pointed(one, i, x(one.x[i]), y(top));
+        const key = frame.point(figure, one, i, x(one.x[i]), y(top));
         const point = bar ? marks.get(place)?.querySelector('path') : marks.get(place);
         if (!point || !key) continue;
         point.dataset.lit = key;
@@ -403,11 +324,9 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
       if (ended.length) parts.push(...ends(ended, place));
     }
     for (const [name, value] of Object.entries({ width, height })) over.setAttribute(name, value);
-    mark(null);
-    over.replaceChildren(...parts, ring);
+    over.replaceChildren(...parts, frame.ring);
     plot.toggleAttribute('data-zoomed', Boolean(zoom));
-    relit(plot);
-    under.forget();
+    frame.end();
   }
 
   /** The pointer's position on an axis. */
@@ -418,8 +337,8 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   return { node, draw, plot, at: place(0, 'clientX', 'left'), up: place(1, 'clientY', 'top') };
 }
 
-/** As `chartBeside` of `chart.js`, drawn by Plotly. */
-export const chartBeside = (self, options = {}) => besideFigure(self, options, chart);
+/** As `chartBeside` of `svg_chart.js`, drawn by Plotly. */
+export const chartBeside = (self, options = {}) => beside(chart, self, options);
 
 export default (slug) => ({
   title: slug,

@@ -2,7 +2,6 @@
 // cell coloured by its contribution in logits; the ablation of the selected head; a chart (waterfall or logit
 // lens).
 
-import { chartBeside } from '../../frontend/chart.js'; // Plotly lays out the page 44 times a camera frame
 import { unpacked } from '../../frontend/data.js';
 import { el, stack } from '../../frontend/elements.js';
 import { headKey } from '../../frontend/highlight.js';
@@ -10,6 +9,7 @@ import { t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
 import { ablated, removedHeads } from '../../frontend/removed_patches.js';
 import { differs, still } from '../../frontend/shared_scale.js';
+import { chartBeside } from '../../frontend/svg_chart.js'; // Plotly lays out the page 44 times a camera frame
 import { change } from './change.js';
 import { asked, either, roomBeside, signed } from './lines.js';
 
