@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts import write_types
+
 HERE = Path(__file__).parent
 VITVIZ = HERE.parents[1] / "vitviz"
 EVENTS = f"import {{ send }} from '{VITVIZ}/frontend/events.js';\n\n"
 COLUMNS = 110
+# scripts whose every parameter has a type; the others are checked as strictly, apart from noImplicitAny
+TYPED = ("frontend/events.js", "server/page/editor_commands.js", "server/page/editor_history.js")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +66,7 @@ def test_scripts_and_style_sheets_pass_biome_and_tsc(tools):
         ("import { two } from './two.js';\n\nexport const one = 1;\n", "noUnusedImports"),
         ("export function one() {\n  const two = 2;\n  return 1;\n}\n", "noUnusedVariables"),
         ("/** @type {number} */\nexport const one = 'two';\n", "TS2322"),
+        ("export const one = document.querySelector('p').textContent;\n", "TS2531"),
         ("export function one() {\n  const a = 1, b = 2;\n  return a + b;\n}\n", "useSingleVarDeclarator"),
         (f"{EVENTS}send('highlight', 'head.1.1');\n", ""),
         (f"{EVENTS}send('highlights', 'head.1.1');\n", "TS2345"),
@@ -75,6 +80,25 @@ def test_tools_report_faults(tools, tmp_path, fault, expected):
     (tmp_path / "tsconfig.json").write_text(f'{{"extends": "{HERE / "tsconfig.json"}", "include": ["*.js"]}}')
     output = run_tools(tools, tmp_path)
     assert (expected in output) if expected else output == ""
+
+
+@pytest.mark.processes
+def test_scripts_with_types_name_every_type(tools):
+    done = subprocess.run(
+        [tools / "tsc", "--project", HERE / "tsconfig.json", "--noImplicitAny"],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    wrong = [line for line in done.stdout.splitlines() if any(f"/{name}(" in line for name in TYPED)]
+    assert "error TS" in done.stdout and not wrong, "\n".join(wrong)
+
+
+def test_types_of_what_python_sends_are_those_of_its_declarations():
+    assert write_types.FILE.read_text(encoding="utf-8") == write_types.types(), (
+        "python -m tests.scripts.write_types"
+    )
 
 
 @pytest.mark.parametrize("kind", ["js", "css"])

@@ -25,16 +25,22 @@ export const ink = (colour) => INKS[colour] ?? colour;
 export const stroked = ({ colour, dash }) => ({ stroke: ink(colour), 'stroke-dasharray': DASHES[dash] });
 const said = (value, percent) => (percent ? `${number(100 * value)} %` : number(value));
 
-/** Tooltip lines of point `i` of a series or of bars. */
-export function told(chart, one, i) {
+/**
+ * Tooltip lines of point `i` of a series or of bars.
+ * @type {(chart: Chart, one: Series | Bars, i: number) => string[]}
+ */
+export const told = (chart, one, i) => {
   const of = nth(one.of, i);
-  const value = one.y ? one.y[i] : one.high[i] - one.low[i];
+  const value = 'y' in one ? Number(one.y[i]) : one.high[i] - one.low[i];
   const unit = chart.percent ? ' %' : chart.unit && ` ${chart.unit}`;
   const head = one.said.length ? t(one.said[i]) : number((chart.percent ? 100 : 1) * value, 4) + unit;
   const name = MARKS[Object.keys(of).join(' ')]?.(of);
-  const lines = one.told.map((line) => t(line.text ?? line, { ...line.values, ...of, ...nth(one.also, i) }));
+  const lines = one.told.map((line) => {
+    const { text, values } = typeof line === 'string' ? { text: line, values: {} } : line;
+    return t(text, { ...values, ...of, ...nth(one.also, i) });
+  });
   return [head, name, ...lines].filter(Boolean);
-}
+};
 
 const nth = (of, i) => Object.fromEntries(Object.entries(of).map(([name, all]) => [name, all[i]]));
 
@@ -46,7 +52,7 @@ function picking(self, values) {
 }
 
 /** An entry of the legend: a line, a dot or a square, and a name. */
-export function entry({ name, colour, line, dots, square, dash }) {
+export function entry(/** @type {LegendEntry} */ { name, colour, line, dots, square, dash }) {
   const mark = svg('svg', { width: 22, height: 12, 'aria-hidden': 'true' });
   const across = { x1: 1, x2: 21, y1: 6, y2: 6, 'stroke-width': 2 };
   if (line) mark.append(svg('line', { ...across, ...stroked({ colour, dash }) }));
@@ -55,13 +61,13 @@ export function entry({ name, colour, line, dots, square, dash }) {
   return el('span', { class: 'vv-legend' }, mark, span(t(name)));
 }
 
-/** What the legend names; of more than 12 series every fourth. */
+/** What the legend names; of more than 12 series every fourth. @type {(chart: Chart) => LegendEntry[]} */
 function legendOf({ series, named, levels, keyed, x, y }) {
   const found = keyed ? [] : series.filter((one) => one.name);
   const shown = found.filter(
     (_, i) => found.length <= 12 || i === 0 || i === found.length - 1 || (i + 1) % 4 === 0,
   );
-  const within = ({ value, upright }) => {
+  const within = (/** @type {ReferenceLine} */ { value, upright }) => {
     const [low, high] = upright ? x : y;
     return low <= value && value <= high;
   };
@@ -75,7 +81,8 @@ function legendOf({ series, named, levels, keyed, x, y }) {
 }
 
 /** The names of both axes, for screen readers. */
-export const axesOf = ({ x_label, y_label }) => [t(y_label), t(x_label)].filter(Boolean).join(', ');
+export const axesOf = (/** @type {Chart | Matrix} */ { x_label, y_label }) =>
+  [t(y_label), t(x_label)].filter(Boolean).join(', ');
 
 /** Axis ticks: [position, label] with names, integers or round numbers. */
 function places(names, range, { whole = false, percent = false, count }) {
@@ -89,9 +96,10 @@ function places(names, range, { whole = false, percent = false, count }) {
 }
 
 /** The y range, extended by everything drawn before and by the neighbouring figures. */
-function ranged(self, { x_label, y_label, y, question }) {
+function ranged(self, /** @type {Chart} */ { x_label, y_label, y, question }) {
   self.reach = still(self, [question, t(x_label), t(y_label)].join(), y[0], y[1]);
   const all = [self, ...self.beside()].map((one) => one.reach).filter(Boolean);
+  /** @type {[number, number]} */
   const range = [Math.min(...all.map(([low]) => low)), Math.max(...all.map(([, high]) => high))];
   for (const other of self.beside())
     if (other.scale && String(other.scale) !== String(range)) requestAnimationFrame(() => other.draw());
@@ -116,10 +124,10 @@ function skipped(named, count, broad, pitch) {
 }
 
 /**
- * The space of a chart of this size over the ranges x and y: px at zoom 1 are multiplied by the zoom. `up` and
- * `along` are the ticks, `label` the lines of the x axis's name, centred at `middle` and scaled by `fits`.
+ * The space of a chart of this size over the ranges x and y; sizes at zoom 1 are multiplied by the zoom. `up`
+ * and `along` are the ticks, `label` the lines of the x axis's name, centred at `middle` and scaled by `fits`.
  */
-export function spaceOf({ zoom }, figure, width, height, { x, y }) {
+export function spaceOf({ zoom }, /** @type {Chart} */ figure, width, height, { x, y }) {
   const up = places(figure.y_ticks, y, { percent: figure.percent, count: 5 });
   const longest = Math.max(...up.map(([, name]) => name.length));
   const wide = Math.min((figure.y_label ? 36 : 20) + LETTER * longest, width * 0.45);
@@ -166,7 +174,7 @@ export function chartFrame(self, plot, pick) {
   });
 
   /** Sets the texts of a chart; returns the chart over its shared range, its size, and its legend. */
-  function begin(given) {
+  function begin(/** @type {Chart} */ given) {
     const y = ranged(self, given);
     const figure = { ...given, y, x: given.square ? y : given.x };
     const width = Math.max(150, self.width);

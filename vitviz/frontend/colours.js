@@ -1,7 +1,7 @@
 // Numbers as colours, the colour scale, and enlarged small images.
 
 import encoded from './colormaps.js';
-import { div, el, sheet } from './elements.js';
+import { div, el, pen, sheet } from './elements.js';
 import { bounds, number, ticks } from './numbers.js';
 
 /** @type {Record<string, Uint32Array>} */
@@ -18,12 +18,11 @@ for (const [name, text] of Object.entries(encoded)) {
 export const table = (name) => tables[name] || tables.viridis;
 
 /** Draws `rows` x `cols` numbers, one pixel each, into a small canvas (a new one, or the one given). */
-export function tinted(values, rows, cols, map, low, high, start = 0, canvas = null) {
-  const target = canvas || sheet(cols, rows);
+export function tinted(values, rows, cols, map, low, high, start = 0, target = sheet(cols, rows)) {
   const colours = table(map);
   if (target.width !== cols) target.width = cols;
   if (target.height !== rows) target.height = rows;
-  const context = target.getContext('2d');
+  const context = pen(target);
   const image = context.createImageData(cols, rows);
   const words = new Uint32Array(image.data.buffer);
   const factor = high > low ? 255 / (high - low) : 0;
@@ -46,7 +45,7 @@ export function ramp(map, kind, canvas = sheet(256, 1)) {
 export function painted(bytes, values, rows, cols, canvas, start = 0) {
   if (canvas.width !== cols) canvas.width = cols;
   if (canvas.height !== rows) canvas.height = rows;
-  const context = canvas.getContext('2d');
+  const context = pen(canvas);
   const image = context.createImageData(cols, rows);
   for (let i = 0; i < rows * cols; i++) {
     for (let c = 0; c < 3; c++) image.data[4 * i + c] = bytes[start + 3 * i + c];

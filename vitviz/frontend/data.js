@@ -1,6 +1,6 @@
 // Arrays and images from the server: fetched once, cached within a budget, aborted when no view waits.
 
-import { sheet } from './elements.js';
+import { pen, sheet } from './elements.js';
 import { t } from './i18n.js';
 
 const kept = new Map(); // address -> entry, oldest first
@@ -15,6 +15,12 @@ export class Refusal extends Error {
   }
 }
 
+/** True if a request was aborted because its result is no longer needed. */
+export const aborted = (/** @type {any} */ problem) => problem?.name === 'AbortError';
+
+/** The server's message or an error's own, to be translated. */
+export const sentenceOf = (/** @type {any} */ problem) => problem?.sentence ?? String(problem?.message);
+
 export const address = (path) => new URL(`gradio_api/vitviz/${path}`, document.baseURI).href;
 
 const posted = (question) => ({
@@ -28,7 +34,7 @@ async function answer(url, signal, question) {
   try {
     response = await fetch(url, { signal, ...question });
   } catch (error) {
-    if (error.name === 'AbortError') throw error;
+    if (aborted(error)) throw error;
     throw new Refusal(t('The server cannot be reached.'));
   }
   if (response.ok) return response;
@@ -86,6 +92,7 @@ function get(path, signal, read) {
   });
 }
 
+/** @type {Float32Array | null} */
 let halves = null; // all float16 values as numbers, for browsers without Float16Array
 
 /** Float16 numbers as float32, exactly. */
@@ -97,7 +104,8 @@ export function fromHalf(buffer) {
     return (i & 0x8000 ? -1 : 1) * (power ? normal : rest * 2 ** -24);
   };
   halves ??= Float32Array.from({ length: 65536 }, half);
-  return new Float32Array(new Uint16Array(buffer)).map((word) => halves[word]);
+  const known = halves;
+  return new Float32Array(new Uint16Array(buffer)).map((word) => known[word]);
 }
 
 const readers = {
@@ -132,10 +140,12 @@ export async function answers(path, signal) {
   return (await answer(address(path), signal)).json();
 }
 
-/** A JSON response to posted JSON; with `last`, the request is sent even while the page closes. */
-export async function asked(path, question, last = false, signal = undefined) {
-  return (await answer(address(path), signal, { ...posted(question), keepalive: last })).json();
-}
+/**
+ * A JSON response to posted JSON; with `last`, the request is sent even while the page closes.
+ * @type {(path: string, question: any, last?: boolean, signal?: AbortSignal) => Promise<any>}
+ */
+export const asked = async (path, question, last = false, signal = undefined) =>
+  (await answer(address(path), signal, { ...posted(question), keepalive: last })).json();
 
 /** Uploads a file and returns its path on the server. */
 export async function sent(file, signal) {
@@ -182,7 +192,7 @@ export function picture(path, signal) {
 
 /** The pixel bytes of an image: RGBA, row by row. */
 export function pixels(bitmap) {
-  const context = sheet(bitmap.width, bitmap.height).getContext('2d', { willReadFrequently: true });
+  const context = pen(sheet(bitmap.width, bitmap.height), { willReadFrequently: true });
   context.drawImage(bitmap, 0, 0);
   return context.getImageData(0, 0, bitmap.width, bitmap.height).data;
 }

@@ -1,5 +1,6 @@
 // A small dialog for the options of a file export, with progress.
 
+import { sentenceOf } from './data.js';
 import { button, div, el, selection, span } from './elements.js';
 import { t } from './i18n.js';
 
@@ -45,7 +46,7 @@ export function dialog(self, title, fields, take) {
       if (await take(life.signal, say)) say(t('Saved.'));
       else node.close();
     } catch (problem) {
-      say(problem.sentence ? t(problem.sentence) : problem.message);
+      say(t(sentenceOf(problem)));
     }
     go.disabled = false;
   });

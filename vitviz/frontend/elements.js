@@ -24,8 +24,11 @@ export const button = (text, run, attributes, ...children) =>
 
 export const div = (kind, ...children) => el('div', { class: kind }, ...children);
 
-/** A select element; each option has a value and, optionally, a text; `chosen` is the selected value. */
-export function selection(attributes, options, chosen = undefined) {
+/**
+ * A select element; each option has a value and, optionally, a text; `chosen` is the selected value.
+ * @param {object} attributes @param {any[]} options @param {any} [chosen]
+ */
+export function selection(attributes, options, chosen) {
   const pairs = options.map((one) => [one].flat());
   const listed = pairs.map(([value, text = value]) =>
     el('option', { value, text, selected: value === chosen }),
@@ -159,6 +162,13 @@ export function sheet(width, height) {
   return canvas;
 }
 
+/**
+ * The 2D context of a canvas.
+ * @type {(canvas: HTMLCanvasElement, settings?: CanvasRenderingContext2DSettings)
+ *   => CanvasRenderingContext2D}
+ */
+export const pen = (canvas, settings) => /** @type {any} */ (canvas.getContext('2d', settings));
+
 /** Sizes a canvas for `width` x `height` CSS pixels; returns its cleared context, scaled to CSS pixels. */
 export function fit(canvas, width, height, ratio) {
   const w = Math.max(1, Math.round(width * ratio));
@@ -167,7 +177,7 @@ export function fit(canvas, width, height, ratio) {
   if (canvas.height !== h) canvas.height = h;
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  const context = canvas.getContext('2d');
+  const context = pen(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.globalAlpha = 1; // a canvas that keeps its size keeps the last drawing's state
   context.clearRect(0, 0, width, height);

@@ -1,6 +1,6 @@
 // Exports the visible figure as a PNG at twice its size: canvases, text, borders, with title and settings.
 
-import { el, sheet } from './elements.js';
+import { el, pen, sheet } from './elements.js';
 
 function opaque(colour) {
   return colour && colour !== 'transparent' && !/^rgba\(.*,\s*0\)$|\/\s*0\)$/.test(colour);
@@ -126,7 +126,7 @@ export async function portrait(self, title, said) {
   const boxes = parts.map((part) => part.getBoundingClientRect());
   const width = Math.max(320, ...boxes.map((box) => box.width));
   const height = boxes.reduce((sum, box) => sum + box.height + gap, 0);
-  const probe = sheet(1, 1).getContext('2d');
+  const probe = pen(sheet(1, 1));
   probe.font = `12px ${font}`;
   const beside = width - boxes[0].width > 200; // space for the settings to the right of the first part
   const listed = beside
@@ -136,7 +136,7 @@ export async function portrait(self, title, said) {
     (width + 2 * pad) * ratio,
     (head + height + (beside ? 0 : listed.length * 17) + pad) * ratio,
   );
-  const context = canvas.getContext('2d');
+  const context = pen(canvas);
   context.scale(ratio, ratio);
   context.fillStyle = style.getPropertyValue('--vv-paper').trim() || '#fff';
   context.fillRect(0, 0, canvas.width, canvas.height);

@@ -15,7 +15,7 @@ import { differs, labelled, still } from './shared_scale.js';
 function over(self) {
   const [name, axes] = Object.entries(self.value.axes).find(
     ([, axes]) => axes.slice(-2).join(' ') === 'row col',
-  );
+  ) ?? ['', []];
   return { name, leading: axes.slice(0, -2) };
 }
 
@@ -75,8 +75,11 @@ export function ground(self) {
  * has one number per patch, row by row, and NaN leaves a patch uncovered. `pixels`, RGB per patch, replaces
  * the colour scale. `about` extends the accessible name. `told(cell, value)` returns further tooltip lines,
  * `said(cell)` of the figure the first.
+ * @param {any} self
+ * @param {{told?: (cell: number, value: number) => string[], pick?: (cell: number) => void,
+ *   hover?: (cell: number, event: any) => void, leave?: () => void}} [options]
  */
-export function map(self, { told = (_cell, _value) => [], pick = null, hover = null, leave = null } = {}) {
+export function map(self, { told, pick, hover, leave } = {}) {
   const base = ground(self);
   const heat = el('canvas', { class: 'vv-heat' });
   const plot = div('vv-plot', base.canvas, heat);
@@ -88,6 +91,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
   const node = div('vv-stack vv-centred', title, plot, bar.node, framed?.node ?? '');
   spot.node.dataset.export = 'no';
   let size = { width: 1, height: 1 };
+  /** @type {any} */
   let now = null;
   const place = () => ({ rows: self.grid.rows, cols: self.grid.cols, x: 0, y: 0, ...size });
   const put = (mark, cell) => mark.over(place(), cell);
@@ -102,7 +106,7 @@ export function map(self, { told = (_cell, _value) => [], pick = null, hover = n
       hover?.(cell, event); // may show another map
       put(spot, cell);
       bar.mark(now.values[cell]);
-      tip.show(event, said(cell), name(cell), ...told(cell, now.values[cell]));
+      tip.show(event, said(cell), name(cell), ...(told?.(cell, now.values[cell]) ?? []));
     },
     leave() {
       spot.hide();
@@ -141,7 +145,10 @@ export default (slug) => ({
   items: (self) => [over(self).name, ...(self.value.items.chart ? ['chart'] : [])],
 
   build(self) {
-    const pick = (cell) => asker(self) && self.set(...asker(self).at(cell));
+    const pick = (cell) => {
+      const query = asker(self);
+      if (query) self.set(...query.at(cell));
+    };
     const drawn = map(self, { pick });
     self.figure.append(drawn.node);
     if (!self.value.items.chart) return { drawn };

@@ -12,7 +12,7 @@ import { frameRemoved } from './removed_patches.js';
 import { still } from './shared_scale.js';
 
 /** The tooltip lines of a cell. */
-export function told(figure, row, col) {
+export function told(/** @type {Matrix} */ figure, row, col) {
   const at = (table) => table[row % table.length][col % table[0].length];
   const lines = figure.told.map(({ text, values }) => {
     const own = Object.entries(values).map(([name, one]) => [name, Array.isArray(one) ? at(one) : one]);
@@ -25,17 +25,23 @@ export function told(figure, row, col) {
  * Makes a matrix. `draw(figure, {width, height, most})` draws it in this space, with cells of at most `most`
  * px. Its range only grows across the frames of a video. `pick` gets a clicked cell, `key` returns a cell's
  * highlight key, and `said` the tooltip of a number that the figure does not describe.
+ * @param {any} self
+ * @param {{pick?: (row: number, col: number) => void, key?: (row: number, col: number) => string,
+ *   said?: (row: number, col: number, value: number) => string[]}} [options]
  */
-export function matrix(self, { pick = null, key = null, said = null } = {}) {
+export function matrix(self, { pick, key, said } = {}) {
   const title = el('p', { class: 'vv-h' });
   const { canvas, plot, spot } = plotted();
   const chosen = outline(plot, 'vv-pinned');
   const bar = colourbar();
   const notes = el('p', { class: 'vv-text' });
   const node = div('vv-stack vv-matrix', title, plot, bar.node, notes);
+  /** @type {any} */
   let place = null;
+  /** @type {any} */
   let now = null;
   let values = [];
+  /** @type {(cell: number) => [number, number]} */
   const at = (cell) => [Math.floor(cell / place.cols), cell % place.cols];
   const lines = (cell) => said?.(...at(cell), values[cell]) ?? told(now, ...at(cell));
   cells(self, canvas, {
@@ -60,7 +66,7 @@ export function matrix(self, { pick = null, key = null, said = null } = {}) {
     whenLit(self, (lit) => {
       spot.over(place, lit && place ? values.findIndex((_, i) => key(...at(i)) === lit) : -1);
     });
-  function draw(figure, { width, height, most = 60 }) {
+  function draw(/** @type {Matrix} */ figure, { width, height, most = 60 }) {
     now = figure;
     const { scale } = figure;
     values = figure.values.flat().map((one) => one ?? NaN);

@@ -1,7 +1,7 @@
 // Life cycle of a view: state from the component's value, data from the server, drawing at the current size.
 
 import { toolbar } from './controls.js';
-import { Refusal } from './data.js';
+import { aborted, Refusal } from './data.js';
 import { button, div, el, fold, marked, say, whenChanged } from './elements.js';
 import { send } from './events.js';
 import { asWritten, t } from './i18n.js';
@@ -51,6 +51,7 @@ export function mount(element, props, watch, trigger, view) {
   const current = () => self.loaded === wanted(self);
   const drawing = () => current() && view.draw(self); // drawing may change the needed data
   const { measured, fitting } = roomOf(self, view, { root, figure, below }, drawing);
+  /** @type {any} */
   let bar = null;
   let pending = 0;
   let fetching = Promise.resolve();
@@ -195,7 +196,7 @@ export function mount(element, props, watch, trigger, view) {
           draw();
         }
       } catch (problem) {
-        if (problem.name !== 'AbortError') {
+        if (!aborted(problem)) {
           fail(problem);
         } else if (self.key && goal !== wanted(self)) {
           self.again = true;
@@ -216,7 +217,7 @@ export function mount(element, props, watch, trigger, view) {
   }
 
   function fail(problem) {
-    if (problem.name === 'AbortError') return;
+    if (aborted(problem)) return;
     const reason = problem.message;
     const refused = problem instanceof Refusal && t(problem.sentence);
     say(error, refused || t('This view could not be drawn: {reason}', { reason }));
@@ -234,7 +235,7 @@ export function mount(element, props, watch, trigger, view) {
     if (!self.data || !self.width || self.value.message || !self.loaded.startsWith(`${self.key}/`)) return;
     if (!current()) return; // or numbers that belong to other settings
     fitting();
-    for (const { describe } of self.fields) describe();
+    for (const field of self.fields) field.describe();
     if (current()) root.dataset.ready = `${self.key}/${asText(self.settings)}`;
   }
 

@@ -57,7 +57,7 @@ export function ticks(low, high, count = 5) {
   if (!(high > low)) return [low];
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].find((m) => m * power >= rough * 0.999) * power;
+  const step = ([1, 2, 2.5, 5].find((m) => m * power >= rough * 0.999) ?? 10) * power;
   const out = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step);
   return out;

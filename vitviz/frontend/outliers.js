@@ -53,6 +53,7 @@ export function framing(self, plot) {
   const sheet = el('canvas', { class: 'vv-framed', hidden: true });
   const node = el('p', { class: 'vv-text vv-framed-said', hidden: true });
   plot.append(sheet);
+  /** @type {{goal: string} | null} */
   let last = null;
   const one = { again: () => {} };
   drawn.add(one);

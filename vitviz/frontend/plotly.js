@@ -7,6 +7,7 @@ import path from './plotly_address.js';
 /** False in a document without a server; charts are then drawn by `svg_chart.js`. */
 export const available = Boolean(path);
 
+/** @type {Promise<any> | null} */
 let loading = null;
 
 /** A promise of the library. A failed request is repeated for the next chart. */

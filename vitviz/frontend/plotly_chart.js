@@ -19,9 +19,9 @@ const TOUCHED = matchMedia('(pointer: coarse)').matches; // a drag scrolls the p
 const dashed = (name) => DASHES[name]?.replace(/\d+/g, '$&px').replaceAll(' ', ',') ?? 'solid';
 
 /**
- * Makes a chart; parameters and result are those of `chart` in `svg_chart.js`. A series that is `muted` is grey
- * until it is highlighted, and the marks with the key `chosen` are outlined. Without `zooms`, a drag belongs
- * to the view.
+ * Makes a chart; parameters and result are those of `chart` in `svg_chart.js`. A series that is `muted` is
+ * grey until it is highlighted, and the marks with the key `chosen` are outlined. Without `zooms`, a drag
+ * belongs to the view.
  */
 export function chart(self, options = {}) {
   return available ? drawnByPlotly(self, options) : drawnAsSvg(self, options);
@@ -34,10 +34,13 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
   const frame = chartFrame(self, plot, pick);
   const { legend, node } = frame;
   const hidden = new Set(); // names of series
+  /** @type {any} */
   let now = null; // the chart and its size
+  /** @type {{x: number[], y: number[]} | null} */
   let zoom = null; // ranges of x and y
   let kept = ''; // axes that the zoom belongs to
   let listed = ''; // what the legend shows
+  /** @type {any} */
   let settings = null; // of Plotly, which the chart keeps
   let last = 0; // ms, time of the last drawing
   let waiting = false;

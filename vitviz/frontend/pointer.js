@@ -7,24 +7,24 @@ const EDGE = 6; // px kept free at the window's edges
 
 /** The page's only tooltip. Lines are plain text; the first is bold. */
 export const tip = {
+  /** @type {HTMLElement | null} */
   node: null,
   show(event, ...lines) {
     if (event.linked) return; // the figure under the pointer shows the tooltip
-    if (!tip.node) {
-      tip.node = el('div', { class: 'vv-tip', 'aria-hidden': 'true' });
-      document.body.append(tip.node);
-    }
-    while (tip.node.childElementCount < lines.length) tip.node.append(el('div'));
-    [...tip.node.children].forEach((line, i) => {
+    const node = tip.node ?? el('div', { class: 'vv-tip', 'aria-hidden': 'true' });
+    if (!tip.node) document.body.append(node);
+    tip.node = node;
+    while (node.childElementCount < lines.length) node.append(el('div'));
+    [...node.children].forEach((line, i) => {
       const text = lines[i] || '';
       if (line.textContent !== text) line.textContent = text;
     });
-    const [x, y, wide] = [event.clientX, event.clientY, tip.node.offsetWidth];
+    const [x, y, wide] = [event.clientX, event.clientY, node.offsetWidth];
     const start = x > window.innerWidth * 0.6 ? x - 14 - wide : x + 14;
     const within = Math.max(EDGE, Math.min(start, window.innerWidth - EDGE - wide));
     const [down, own] = y > 110 ? [y - 12, '-100%'] : [y + 18, '0'];
-    tip.node.style.transform = `translate(${within}px,${down}px) translateY(${own})`;
-    tip.node.classList.add('vv-on');
+    node.style.transform = `translate(${within}px,${down}px) translateY(${own})`;
+    node.classList.add('vv-on');
   },
   hide() {
     tip.node?.classList.remove('vv-on');
@@ -39,18 +39,30 @@ export const operated = (...parts) =>
     .join(' ');
 
 /**
+ * @typedef {object} CellOptions
+ * @property {() => any} place
+ * @property {(cell: number, event: any) => void} hover
+ * @property {() => void} [leave]
+ * @property {(cell: number, event?: any) => void} [pick]
+ * @property {(cell: number, other: any) => void} [hold]
+ * @property {(cell: number) => string} name
+ * @property {() => any} label
+ * @property {() => number} [start]
+ */
+
+/**
  * Makes `canvas` a field of rows x cols cells for pointer, touch and keyboard. `place()` returns the field's
  * {rows, cols, x, y, width, height} in CSS pixels of the canvas; `start()` is the first cell for the arrow
  * keys. `hover(cell, event)`, `pick(cell, event)` and `leave()` are callbacks. Screen readers read `label()`,
  * the field's content as one text or several, updated by each drawing, and `name(cell)`. `hold(cell, other)`
  * is called after a pick in the other checkpoint's figure, for selections that are not settings.
+ * @param {any} self
+ * @param {HTMLCanvasElement} canvas
+ * @param {CellOptions} options
  */
-export function cells(
-  self,
-  canvas,
-  { place, hover, leave = null, pick = null, hold = null, name, label, start = null },
-) {
+export function cells(self, canvas, { place, hover, leave, pick, hold, name, label, start }) {
   let current = -1;
+  /** @type {any} */
   let box = null;
   /** @type {any} */
   let seen = null; // pointer position with subpixel precision, which click events lack

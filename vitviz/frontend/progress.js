@@ -32,7 +32,7 @@ export function awaiting(key) {
   };
   const first = !waiting.has(key);
   if (first) waiting.set(key, new Set());
-  waiting.get(key).add(tell);
+  waiting.get(key)?.add(tell);
   tell(0, 0);
   if (first) ask(key);
   return {

@@ -20,7 +20,7 @@ export function drawCrop(self, canvas, width, height) {
   context.globalAlpha = 0.68;
   context.beginPath();
   context.rect(0, 0, width, height);
-  context.rect(...crop);
+  context.rect(crop[0], crop[1], crop[2], crop[3]);
   context.fill('evenodd');
   context.globalAlpha = 1;
   return { context, crop };
@@ -106,15 +106,16 @@ export const ablated = (self, { layer, head }) =>
  * Draws the image `width` CSS pixels wide. `order` is the source patch of each position; the positions in
  * `gone` are hatched, or black.
  */
-export function pieces(self, canvas, { picture, width, order = null, gone = [], black = false }) {
+export function pieces(self, canvas, { picture, width, order = [], gone = [], black = false }) {
   const { cols, patch } = self.grid;
   const unit = width / picture.width;
   const [tall, wide] = patch.map((pixels) => pixels * unit);
   const context = fit(canvas, width, picture.height * unit, self.density);
+  /** @type {(place: number) => [number, number]} */
   const corner = (place) => [(place % cols) * wide, Math.floor(place / cols) * tall];
   context.imageSmoothingEnabled = unit * self.density < 1;
   context.drawImage(picture, 0, 0, width, picture.height * unit); // includes the margin outside all patches
-  order?.forEach((from, place) => {
+  order.forEach((from, place) => {
     const [x, y] = [(from % cols) * patch[1], Math.floor(from / cols) * patch[0]];
     context.drawImage(picture, x, y, patch[1], patch[0], ...corner(place), wide, tall);
   });

@@ -27,9 +27,8 @@ function answering(parts) {
 /** True if the surroundings of the frame are dark, that is, if their text is light; works in any notebook. */
 function dark() {
   try {
-    const [r, g, b] = getComputedStyle(window.frameElement)
-      .color.match(/[\d.]+/g)
-      .map(Number);
+    const around = /** @type {Element} */ (window.frameElement); // null fails in a page of its own
+    const [r, g, b] = (getComputedStyle(around).color.match(/[\d.]+/g) ?? []).map(Number);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 128;
   } catch {
     return matchMedia('(prefers-color-scheme: dark)').matches;

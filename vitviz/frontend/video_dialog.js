@@ -1,7 +1,7 @@
 // Exports a view's figure as a video: a dialog with the axis and format, and the file from the server, which
 // is polled for the number of finished frames.
 
-import { answers, file } from './data.js';
+import { answers, file, sentenceOf } from './data.js';
 import { choice, dialog, field, tick } from './dialog.js';
 import { button } from './elements.js';
 import { save } from './export.js';
@@ -39,7 +39,7 @@ async function open(self) {
   try {
     offered = await answers(self.path('film.json', asText(self.settings)), signal);
   } catch (problem) {
-    return say(problem.sentence ? t(problem.sentence) : problem.message);
+    return say(t(sentenceOf(problem)));
   }
   const shown = () => {
     const found = offered[chosen.over];

@@ -20,6 +20,7 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     zoom: 1,
     wide: false,
     detail: 0,
+    /** @type {{describe: () => void, follow: Function, out: Function, hold: Function}[]} */
     fields: [],
     value: {},
     settings: {},
@@ -29,8 +30,11 @@ export function mounted(root, { figure, below, live }, view, trigger) {
     tall: 0,
     ratio: 0,
     passes: false, // True while one of many images, such as camera frames, is shown
+    /** @type {AbortController | null} */
     flight: null,
+    /** @type {AbortController | null} */
     life: null,
+    /** @type {any} */
     awaiting: null, // progress of a pending pass
     shape: '',
     loaded: '',

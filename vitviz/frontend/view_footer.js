@@ -1,6 +1,6 @@
 // The footer below a view's settings: reset, and a menu of all exports; figures for print through a dialog.
 
-import { address, file } from './data.js';
+import { aborted, address, file, sentenceOf } from './data.js';
 import { choice, dialog, field, keeping, tick } from './dialog.js';
 import { button, div, el, menu, seek, stack } from './elements.js';
 import { portrait, save } from './export.js';
@@ -84,7 +84,7 @@ function open(self) {
       URL.revokeObjectURL(preview.src);
       preview.src = URL.createObjectURL(new Blob([drawn.blob], { type: 'image/svg+xml' }));
     } catch (problem) {
-      if (problem.name !== 'AbortError') shows.say(problem.sentence ? t(problem.sentence) : problem.message);
+      if (!aborted(problem)) shows.say(t(sentenceOf(problem)));
     }
   };
   shows.say(t('Drawing …'));

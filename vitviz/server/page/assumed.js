@@ -32,6 +32,7 @@ export default function part(element, props, watch, trigger) {
   let wanted = { of: '', said: '' }; // of a file, requested but not yet answered
   const details = el('details', { open: true });
   // one field per file, so that a rebuilt form keeps the typed names
+  /** @type {any} */
   let names = { of: null, box: null, field: null };
 
   function ask(said) {

@@ -2,7 +2,7 @@
 // the result is drawn, until the camera is stopped.
 
 import { put, Refusal } from '../../frontend/data.js';
-import { el, sheet } from '../../frontend/elements.js';
+import { el, pen, sheet } from '../../frontend/elements.js';
 import { listen } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { begin, pause, stage } from './live.js';
@@ -14,7 +14,7 @@ const REFUSED = 5; // refusals in a row before stopping
 const SMOOTHED = 0.8; // weight of the previous rate in the displayed one
 
 /** Explains in a sentence why the camera is unavailable. */
-function why({ name, message }) {
+function why(/** @type {any} */ { name, message }) {
   if (!window.isSecureContext) return t('Browsers allow camera access only over https or on localhost.');
   if (name === 'NotAllowedError')
     return t('Camera access was denied. Allow it in the browser’s settings for this page and retry.');
@@ -28,7 +28,7 @@ function shot(video, [height, width]) {
   const scale = Math.min(w / width, h / height);
   const [across, down] = [width * scale, height * scale];
   const canvas = sheet(width, height);
-  const context = canvas.getContext('2d');
+  const context = pen(canvas);
   context.imageSmoothingQuality = 'high';
   context.drawImage(video, (w - across) / 2, (h - down) / 2, across, down, 0, 0, width, height);
   return canvas.toDataURL('image/jpeg', 0.95);
@@ -75,7 +75,7 @@ export function camera() {
     // counted, not listened for: a pending frame callback makes the browser render at every camera frame
     const came = () => video.getVideoPlaybackQuality().totalVideoFrames;
     const another = () => new Promise((resolve) => video.requestVideoFrameCallback(resolve));
-    /** Sends the newest frame and returns the result. */
+    /** Sends the newest frame and returns the result. @type {() => Promise<any>} */
     const taken = async () => {
       // also sends frames of a still camera
       if (came() === last) await Promise.race([another(), pause(STILL)]);

@@ -1,7 +1,7 @@
 // The model check: a button beside the prediction, and a dialog in which findings appear as they come. The
 // cheap checks run once per checkpoint, after the figures; a serious finding is then shown in one line.
 
-import { address, answers } from '../../frontend/data.js';
+import { aborted, address, answers, sentenceOf } from '../../frontend/data.js';
 import { button, div, el, running, say, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
@@ -64,6 +64,7 @@ function item(finding, close) {
 
 /** Opens the dialog. `state` holds the findings so far and the number of the next check. */
 function checking(key, checkpoint, state) {
+  /** @type {AbortController | null} */
   let life = null; // of the running request
   const lists = {
     verdicts: el('ul', { class: 'vv-check-list' }),
@@ -118,18 +119,19 @@ function checking(key, checkpoint, state) {
   }
 
   async function run() {
-    life = new AbortController();
+    const own = new AbortController();
+    life = own;
     let refusal = '';
     try {
-      while (state.next !== null && !life.signal.aborted) {
+      while (state.next !== null && !own.signal.aborted) {
         show();
-        const told = await answers(place(key, state.next), life.signal);
+        const told = await answers(place(key, state.next), own.signal);
         Object.assign(state, { next: told.next, images: told.images, share: told.share });
         state.findings.push(...told.findings);
         told.findings.forEach(add);
       }
     } catch (problem) {
-      if (problem.name !== 'AbortError') refusal = problem.sentence ? t(problem.sentence) : problem.message;
+      if (!aborted(problem)) refusal = t(sentenceOf(problem));
     }
     life = null;
     show(refusal);

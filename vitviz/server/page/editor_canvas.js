@@ -23,6 +23,7 @@ export function editorCanvas(plot, canvas) {
   /**
    * Draws an image of `size`, and over it `drafts`, paths whose strokes are not painted yet, and `over`, the
    * drawing of the tools. Without `over` only the image.
+   * @param {any} image @param {number[]} size @param {any[]} [drafts] @param {any} [over]
    */
   function draw(image, size, drafts = [], over = null) {
     const [w, h] = size;
@@ -34,19 +35,23 @@ export function editorCanvas(plot, canvas) {
     const { path, cuts, region, shift, cursor } = over;
     for (const one of path && !cuts ? [...drafts, path] : drafts) strokeOf(context, one);
     const [across, along] = shift;
-    const moved = ([x, y, ...sides]) => [x + across, y + along, ...sides];
     const line = () => {
       context.beginPath();
       const around = region ? region.outline : cuts && path ? path.points : [];
-      for (const at of around) context.lineTo(...moved(at));
-      if (region) around.length ? context.closePath() : context.rect(...moved(region.rect));
+      for (const [x, y] of around) context.lineTo(x + across, y + along);
+      const [left, top, width, height] = region?.rect ?? [];
+      if (around.length && region) context.closePath();
+      else if (region) context.rect(left + across, top + along, width, height);
     };
     if (region && (across || along)) {
       context.save();
       line();
       context.clip();
-      const part = region.rect.map((length) => (length * image.width) / w);
-      context.drawImage(image, ...part, ...moved(region.rect));
+      const [left, top, width, height] = region.rect;
+      const to = image.width / w;
+      /** @type {[number, number, number, number]} */
+      const place = [left + across, top + along, width, height];
+      context.drawImage(image, left * to, top * to, width * to, height * to, ...place);
       context.restore();
     }
     // visible on any background

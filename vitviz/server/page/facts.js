@@ -18,7 +18,9 @@ export default function part(element, props, watch, trigger) {
 
   const main = !root.closest('#vitviz-second-facts');
   let asked = []; // classes that a view refers to: one, or one compared with another
+  /** @type {any} */
   let origin = null; // the prediction for this image from which the timeline's slider was moved
+  /** @type {any} */
   let live = null; // result of a camera's frame
   const given = () => live || props.value;
 
@@ -149,6 +151,7 @@ export default function part(element, props, watch, trigger) {
     if (!root.isConnected || change?.getAttribute('aria-expanded') !== 'true') return;
     if (target(event).closest?.('#vitviz-tabs [role=tab], #vitviz-groups')) change.click();
   });
+  /** @type {any} */
   let wait = null;
   let pause = PAUSE;
 

@@ -12,6 +12,7 @@ export default function part(element, props, watch, trigger) {
   let over = training; // what the timeline shows
   let frames = [];
   let wanted = -1;
+  /** @type {number | null} */
   let sent = null;
   let ticket = 0;
   let playing = false;

@@ -60,7 +60,7 @@ function mark(block) {
     const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const text = /** @type {Text} */ (walker.currentNode);
-      const hit = text.parentElement.closest(NOT) ? null : found(text.data, term);
+      const hit = text.parentElement?.closest(NOT) ? null : found(text.data, term);
       if (!hit) continue;
       const rest = text.splitText(hit.index);
       rest.data = rest.data.slice(hit[0].length);

@@ -14,7 +14,7 @@ function first() {
 export default function part(element, props) {
   const root = element.querySelector('.vv-groups');
   const page = document.documentElement;
-  let last = null;
+  let last = '-'; // no tab
   const groups = props.value.groups.map(([name, slugs]) => ({
     slugs,
     node: button(t(name), () => open(slugs[0])),

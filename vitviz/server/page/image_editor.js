@@ -183,9 +183,11 @@ export function imageEditor(props, trigger) {
   /** Pastes the region onto another image, with size and position relative to each image. */
   function land() {
     const [name, , ...size] = props.value.grounds.find(([one]) => one === onto.value);
-    const { shift, by } = fitted(tools.region(), pictures.size, size);
+    const region = tools.region();
+    if (!region) return;
+    const { shift, by } = fitted(region, pictures.size, size);
     onto.value = '';
-    tools.select(tools.region(), 'move');
+    tools.select(region, 'move');
     carry(shift, by, `onto.${name}`);
   }
 

@@ -38,7 +38,7 @@ function listen() {
   document.addEventListener('drop', (event) => {
     if (event.defaultPrevented || !holds(event)) return;
     event.preventDefault();
-    hand(event.dataTransfer.files);
+    hand(event.dataTransfer?.files ?? []);
   });
   document.addEventListener('paste', (event) => {
     const files = [...(event.clipboardData?.files || [])];

@@ -1,6 +1,6 @@
 // The header's buttons: copy a link to the current state, and download all as one zip. Updates the address.
 
-import { file } from '../../frontend/data.js';
+import { file, sentenceOf } from '../../frontend/data.js';
 import { button, el, seek, whenChanged } from '../../frontend/elements.js';
 import { listen } from '../../frontend/events.js';
 import { save } from '../../frontend/export.js';
@@ -30,6 +30,7 @@ export default function part(element, props, watch, trigger) {
     title: t('Data of all figures, images and settings in one zip'),
   });
   const told = past(moment, () => props.value, trigger);
+  /** @type {any} */
   let way = null; // state before a view led to a lesson in another view
   const title = t('Back to the previous view');
   const back = button('', () => told.go(way), { class: 'vv-way', hidden: true, title });
@@ -174,7 +175,7 @@ export default function part(element, props, watch, trigger) {
       save(blob, name || 'vitviz.zip');
       tell(t('Saved to your downloads.'));
     } catch (problem) {
-      tell(t(problem.sentence ?? problem.message));
+      tell(t(sentenceOf(problem)));
     }
     zip.disabled = false;
   }
@@ -193,7 +194,7 @@ export default function part(element, props, watch, trigger) {
   listen('leave-for-lesson', () => {
     way = moment();
     const from = document.querySelector('#vitviz-tabs [role=tab][aria-selected=true]');
-    back.textContent = `← ${from.textContent}`;
+    back.textContent = `← ${from?.textContent}`;
   });
   window.addEventListener('beforeunload', () => (leaving = performance.now()));
   watch('value', arrived);

@@ -2,7 +2,7 @@
 // dropped with the next one, unless it is kept; then it becomes the image.
 
 import { asked, forget, passed } from '../../frontend/data.js';
-import { button } from '../../frontend/elements.js';
+import { button, seek } from '../../frontend/elements.js';
 import { send } from '../../frontend/events.js';
 import { hand } from '../../frontend/file_drop.js';
 import { t } from '../../frontend/i18n.js';
@@ -60,17 +60,19 @@ function leave(mine) {
  */
 export function begin(still, off) {
   now?.stop();
-  const row = document.querySelector('#vitviz-stage .vv-tools');
+  const row = seek('#vitviz-stage .vv-tools');
   const [before, photo] = [[...row.children], stage().given().upload];
   const scene = `live ${performance.now()}`;
-  const mine = { standing: [], drawn: '', kept: false, on: () => now === mine, ask, show: drawn, stop };
+  /** @type {string[]} */
+  const standing = []; // keys of frames that the server holds
+  const mine = { standing, drawn: '', kept: false, on: () => now === mine, ask, show: drawn, stop };
   now = mine;
   document.documentElement.dataset.live = '';
   row.replaceChildren(
     button(t('Keep'), keep, { class: 'vv-keep' }),
     button(t('Stop'), stop, { class: 'vv-stop' }),
   );
-  /** @type {HTMLElement} */ (row.firstChild).focus();
+  row.firstChild.focus();
   const watch = setInterval(() => !mine.kept && stage()?.given().upload !== photo && stop(), 100);
 
   /** Requests a frame's result; undefined if the session has ended meanwhile. */

@@ -19,7 +19,9 @@ const alike = (one, other) => same(choice(one), choice(other), [...ANSWERED, 'ta
  * @param {(name: string, data: any) => void} trigger
  */
 export function past(now, value, trigger) {
+  /** @type {any} */
   let waiting = null; // the state that Back or Forward led to, until it is visible
+  /** @type {any} */
   let sent = null; // the state requested from the server
   let ticket = 0;
   let patience = 0;

@@ -113,8 +113,8 @@ export default function part(element) {
     if (!on() || (event.key === ' ' && origin(event).closest?.('button'))) return;
     const shifted = (key) => key.startsWith('Shift') === event.shiftKey;
     const act = keys
-      .filter((row) => row[2] && shifted(row[0]))
-      .map((row) => row[2][event.key])
+      .filter((row) => shifted(row[0]))
+      .map((row) => row[2]?.[event.key])
       .find(Boolean);
     if (act && !origin(event).closest?.('[role=tablist], [role=application], input')) {
       done();

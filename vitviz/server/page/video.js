@@ -2,7 +2,7 @@
 // one number of every head for every computed frame.
 
 import { tinted } from '../../frontend/colours.js';
-import { address, asked, Refusal, sent } from '../../frontend/data.js';
+import { aborted, address, asked, Refusal, sent } from '../../frontend/data.js';
 import { button, div, selection, svg } from '../../frontend/elements.js';
 import { listen, send } from '../../frontend/events.js';
 import { save } from '../../frontend/export.js';
@@ -96,7 +96,10 @@ function overFrames(mine, { video, frames, step, most }) {
   let [at, drawn, looked, measuring] = [0, '', 0, false];
   /** @type {any} */
   let of = {}; // what the numbers belong to
-  let [rows, flickers] = [[], []];
+  /** @type {any[]} */
+  let rows = [];
+  /** @type {number[]} */
+  let flickers = [];
   const state = () => JSON.stringify([stage()?.given().key, drawnIn()]);
   const more = { class: 'vv-film-more' };
   const from = button('', () => mark('first', at), { ...more, title: t('Start at the current frame') });
@@ -224,7 +227,7 @@ function overFrames(mine, { video, frames, step, most }) {
     const say = (text) => (pressed.textContent = text);
     say(t('Drawing …'));
     await filmed(at, form, { ...front?.settings, ...asked, ...ends }, filming.signal, say).catch(
-      (problem) => problem.name !== 'AbortError' && mine.on() && stage().fail(problem),
+      (problem) => !aborted(problem) && mine.on() && stage().fail(problem),
     );
     filming = null;
     say(form.toUpperCase());

@@ -1,7 +1,7 @@
 // Similarity (CKA) of the layers of one or two checkpoints over an image set, with statistics of heads and
 // branches.
 
-import { unpacked } from '../../frontend/data.js';
+import { aborted, unpacked } from '../../frontend/data.js';
 import { el, marked, running, stack } from '../../frontend/elements.js';
 import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
@@ -67,7 +67,7 @@ export default () => ({
       }
     } catch (problem) {
       show(false, done, t('Stopped. Results so far are kept.'));
-      if (problem.name !== 'AbortError' || signal.aborted) throw problem;
+      if (!aborted(problem) || signal.aborted) throw problem;
       ui.stopped = question;
     }
     ui.life = null;

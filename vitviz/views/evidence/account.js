@@ -105,8 +105,12 @@ export function largest(self, name, ...lists) {
   return still(self, `${name}/${asked(self)}`, 0, most)[1] || 1;
 }
 
-/** Draws the direct contribution of every head, or the selected patches' contribution through each head. */
-export function drawShares(self, made, { values, room, width, some = false, most = undefined }) {
+/**
+ * Draws the direct contribution of every head, or the selected patches' contribution through each head.
+ * @param {any} self @param {any} made
+ * @param {{values: any, room: number, width: number, some?: boolean, most?: number}} options
+ */
+export function drawShares(self, made, { values, room, width, some = false, most }) {
   const end = most ?? largest(self, some ? 'wall/patches' : 'wall', values);
   const told = { most: either(end) };
   const title = some

@@ -5,6 +5,7 @@ import { send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { chosenHeads, className, listed, targets } from './lines.js';
 
+/** @type {any} */
 const pen = document.createElement('canvas').getContext('2d');
 
 /** One of the two class pickers: lists the most likely classes and accepts any other name. */

@@ -1,6 +1,6 @@
 // A chart computed step by step, with forward passes for each step: progress, stop, and continue.
 
-import { Refusal, unpacked } from '../../frontend/data.js';
+import { sentenceOf, unpacked } from '../../frontend/data.js';
 import { button, el } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { chartBeside } from '../../frontend/plotly_chart.js';
@@ -12,10 +12,13 @@ import { asText } from '../../frontend/view_state.js';
  * `item` is the requested item, `pick` the chart's option. `about(goal)` clears results of another goal and
  * returns true if there was one; `progress(count, told)` shows the progress; `halt()` stops and keeps the
  * results.
+ * @param {any} self
+ * @param {{next: Function, draw: Function, item?: string, pick?: (of: any) => void}} options
  */
-export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undefined }) {
+export function stepwise(self, { next, draw: drawn, item = 'chart', pick }) {
   const made = { goal: '', done: 0, figure: null, drawn: chartBeside(self, { pick }) };
   const draw = () => drawn(self, made);
+  /** @type {AbortController | null} */
   let flight = null;
   const bar = el('progress', { max: 1, value: 0 });
   const told = el('span', { role: 'status' });
@@ -47,7 +50,7 @@ export function stepwise(self, { next, draw: drawn, item = 'chart', pick = undef
       }
     } catch (failed) {
       if (flight !== own) return; // stopped, or other settings by now
-      problem.textContent = failed instanceof Refusal ? t(failed.sentence) : failed.message;
+      problem.textContent = t(sentenceOf(failed));
     }
     if (flight !== own) return;
     flight = null;

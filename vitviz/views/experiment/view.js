@@ -1,7 +1,7 @@
 // Perturbations of the image in steps: curves that grow point by point, and the model's inputs.
 
-import { unpacked } from '../../frontend/data.js';
-import { div, el, fit, running, sheet, slider, stack, tops } from '../../frontend/elements.js';
+import { aborted, sentenceOf, unpacked } from '../../frontend/data.js';
+import { div, el, fit, pen, running, sheet, slider, stack, tops } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { chart } from '../../frontend/plotly_chart.js';
@@ -30,6 +30,7 @@ const drawOf = ({ settings }, { draws }) => Math.min(settings.draw, draws.length
 
 /** The visitor's guess, drawn over the axes before the experiment: a fraction at each point of the curve. */
 function sketching(self, { plot, at, up }) {
+  /** @type {{step: number, share: number} | null} */
   let last = null;
   const draw = (event) => {
     const { run } = self.ui;
@@ -115,7 +116,7 @@ function card(self) {
     if (shown) {
       const whole = sheet(input.width, input.height);
       const image = new ImageData(new Uint8ClampedArray(shown.values), input.width, input.height);
-      whole.getContext('2d').putImageData(image, 0, 0);
+      pen(whole).putImageData(image, 0, 0);
       const tall = (input.height * width) / input.width;
       fit(canvas, width, tall, self.density).drawImage(whole, 0, 0, width, tall);
     } else if (dropped && order)
@@ -203,7 +204,7 @@ const this_ = {
         if (self.ui.run === run) self.draw();
       }
     } catch (problem) {
-      if (problem.name !== 'AbortError') run.problem = problem.sentence ?? problem.message;
+      if (!aborted(problem)) run.problem = sentenceOf(problem);
     }
     if (run.life === life) run.life = null;
     if (self.ui.run === run) self.draw();
@@ -233,7 +234,7 @@ const this_ = {
   /** Draws the chart of the known points, with a line at the point of the images. */
   curves(self, run, plan) {
     const { score } = self.settings;
-    if (run.points.length && `${score}/${run.points.length}` !== run.drawn) return this_.ask(self, run);
+    if (run.points.length && `${score}/${run.points.length}` !== run.drawn) return void this_.ask(self, run);
     const figure = unpacked(run.points.length ? run.chart : self.data.chart);
     const at = figure.series[0]?.x[stepOf(self, plan)];
     if (at !== undefined) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });

@@ -56,7 +56,7 @@ export function chooseToken(self, token) {
 export const coloursOf = (self) => (differs(self) ? 'balance' : self.settings.colormap || 'viridis');
 
 /** The largest weight of a token's map, over the frames of a video. */
-function largest(self, token, values, again = undefined) {
+function largest(self, token, values, /** @type {any} */ again = undefined) {
   const { show, layer, head, direction } = self.settings;
   const asked = [token, show, layer, head, direction, differs(self)].join('/');
   return still(self, asked, 0, reach(values, first(self)), again)[1];

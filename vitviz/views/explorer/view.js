@@ -22,6 +22,7 @@ const FRAMES = ['var(--vv-orange)', 'var(--vv-blue)']; // of the key, and of the
 
 /** The panel; `slot` is the setting that a click in the image changes. */
 function score(self, plot) {
+  /** @type {any} */
   const made = { slot: 'key', told: null, frames: FRAMES.map((colour) => outline(plot, '', colour)) };
   const head = (i) => headKey(made.told.heads[i]);
   made.matrix = matrix(self, { key: (row, col) => head(col) || head(row) });

@@ -77,6 +77,7 @@ export function drawWall(self) {
   const th = tw * aspect;
   const down = th + gap;
   const fallen = (place) => top + place * down + (place === heads ? 8 : 0); // the mean is set apart
+  /** @type {(place: number, layer: number) => [number, number, number, number]} */
   const slot = (place, layer) => [left + layer * pitch, fallen(place), tw, th];
   const removed = removedHeads(self).map(({ layer, head }) =>
     slot(ui.order[layer - 1].indexOf(head - 1), layer - 1),

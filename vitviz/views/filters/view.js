@@ -3,7 +3,7 @@
 
 import { ramp } from '../../frontend/colours.js';
 import { unpacked } from '../../frontend/data.js';
-import { div, el, fit, say, sheet, stack } from '../../frontend/elements.js';
+import { div, el, fit, pen, say, sheet, stack } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { map } from '../../frontend/map.js';
 import { bounds, number, percent } from '../../frontend/numbers.js';
@@ -17,7 +17,7 @@ import { reach, still } from '../../frontend/shared_scale.js';
  */
 function atlas(values, count, height, width, across) {
   const canvas = sheet(across * width, Math.ceil(count / across) * height);
-  const context = canvas.getContext('2d');
+  const context = pen(canvas);
   const image = context.createImageData(canvas.width, canvas.height);
   const size = height * width * 3;
   const ends = [];

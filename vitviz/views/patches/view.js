@@ -202,8 +202,8 @@ export default () => ({
     for (let i = 0; i < count; i++) {
       const [x, y, w, h] = goal.at(i);
       const last = goal.spread === 0 ? 0.5 : 0;
-      const from = [(i % grid.cols) * pw, Math.floor(i / grid.cols) * ph, pw, ph];
-      context.drawImage(data.input, ...from, x, y, w + last, h + last);
+      const [left, top] = [(i % grid.cols) * pw, Math.floor(i / grid.cols) * ph];
+      context.drawImage(data.input, left, top, pw, ph, x, y, w + last, h + last);
     }
     drawMissing(self, context, goal.at);
     context.fillStyle = ink;

@@ -180,8 +180,8 @@ export default () => ({
       context.imageSmoothingEnabled = tw * self.density < cols || th * self.density < rows;
       for (let i = 0; i < count; i++) {
         const [row, col] = [Math.floor(i / cols), i % cols];
-        const from = [col * cols, row * rows, cols, rows];
-        context.drawImage(source, ...from, pad.left + col * fine, row * fine, tw, th);
+        const [x, y] = [pad.left + col * fine, row * fine];
+        context.drawImage(source, col * cols, row * rows, cols, rows, x, y, tw, th);
       }
     } else {
       context.imageSmoothingEnabled = width * self.density < count;

@@ -60,6 +60,7 @@ export function histogram(self) {
   const drawn = chartBeside(self, { zooms: false });
   const said = el('p', { class: 'vv-text' });
   const node = div('vv-stack vv-histogram', drawn.node, said);
+  /** @type {{median: number, mad: number} | null} */
   let now = null;
   let dragged = false;
   const moved = (event) => {

@@ -1,7 +1,7 @@
 // A second image beside the first: similarity of patches across both images, in both directions.
 
 import { painted, tinted } from '../../frontend/colours.js';
-import { div, el, fit, sheet } from '../../frontend/elements.js';
+import { div, el, fit, pen, sheet } from '../../frontend/elements.js';
 import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { cells, outline, tip } from '../../frontend/pointer.js';
@@ -44,6 +44,7 @@ export function second(self, paint) {
     heat.style.cssText = `width:${size.width}px;height:${size.height}px;opacity:${opacity}`;
   };
   const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
+  /** @type {any} */
   let came = null; // the locked patch when the pointer entered
   cells(self, heat, {
     place: () => self.settings.show === 'similarity' && self.data?.photo && place(),
@@ -101,7 +102,7 @@ export function second(self, paint) {
       const whole = sheet(wide, tall);
       const pixels = new Uint8ClampedArray(wide * tall * 4).fill(255);
       for (let i = 0; i < wide * tall; i++) pixels.set(photo.values.subarray(3 * i, 3 * i + 3), 4 * i);
-      whole.getContext('2d').putImageData(new ImageData(pixels, wide, tall), 0, 0);
+      pen(whole).putImageData(new ImageData(pixels, wide, tall), 0, 0);
       fit(base, size.width, size.height, self.density).drawImage(whole, 0, 0, size.width, size.height);
     }
     return node.offsetHeight + 8;

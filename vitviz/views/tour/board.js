@@ -10,14 +10,17 @@ import { beside, digits, drawPatch, largest, shapeOf } from './parts.js';
 /**
  * The model's input as patches; `draw` draws weights over it and outlines the selected patches. `pick(cell)`
  * gets a clicked patch; `tell(cell)` returns the tooltip's last line.
+ * @param {any} self
+ * @param {{label: any, pick?: (cell: number) => void, tell?: (cell: number) => string}} options
  */
-export function board(self, { label, pick = null, tell = null }) {
+export function board(self, { label, pick, tell }) {
   const canvas = el('canvas');
   const plot = div('vv-plot', canvas);
   const chosen = outline(plot, 'vv-pinned');
   const second = outline(plot, 'vv-key');
   const spot = outline(plot);
   spot.node.dataset.export = 'no';
+  /** @type {any} */
   let size = null;
   let marked = -1;
   const lines = (cell) => [patchName(cell), placeName(self.grid, cell), ...(tell ? [tell(cell)] : [])];
@@ -65,13 +68,17 @@ export function board(self, { label, pick = null, tell = null }) {
 /**
  * A vector as a strip of colours, wrapped to the width; the tooltip shows each number, and the selected one
  * is outlined. `touched(i)` gets the hovered number, -1 for none; `extra(i)` returns the tooltip's last line.
+ * @param {any} self
+ * @param {{label: string, pick?: (i: number) => void, touched?: (i: number) => void,
+ *   extra?: (i: number) => string}} options
  */
-export function strip(self, { label, pick = null, touched = null, extra = null }) {
+export function strip(self, { label, pick, touched, extra }) {
   const { canvas, plot, spot } = plotted();
   const chosen = outline(plot, 'vv-pinned');
   const title = span(label);
   const range = el('span', { class: 'vv-range' });
   const node = div('vv-strip', el('p', { class: 'vv-striplabel' }, title, range), plot);
+  /** @type {any} */
   let state = null;
   let marked = -1;
   const put = (mark, i) => {

@@ -1,7 +1,7 @@
 // Steps 4 and 5: the embedding of a patch, and the token in front.
 
 import { tinted } from '../../frontend/colours.js';
-import { div, el, figure, fit, sheet, stack } from '../../frontend/elements.js';
+import { div, el, figure, fit, pen, sheet, stack } from '../../frontend/elements.js';
 import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { number } from '../../frontend/numbers.js';
 import { cells, outline, plotted, tip } from '../../frontend/pointer.js';
@@ -59,7 +59,7 @@ export const embeddingStep = {
     const rgb = (list) => {
       const most = largest(list);
       const out = sheet(wide, tall);
-      const context = out.getContext('2d');
+      const context = pen(out);
       const image = context.createImageData(wide, tall);
       for (let i = 0; i < wide * tall; i++)
         for (let c = 0; c < 4; c++)
@@ -87,6 +87,7 @@ export const tokenStep = {
   build(self) {
     const front = self.grid.prefix.map((name) => strip(self, { label: tokenTitle(name) }));
     const { canvas: all, plot, spot } = plotted();
+    /** @type {{place: any}} */
     const ui = { place: null };
     const value = (cell) => self.data.embedded.values[cell];
     cells(self, all, {

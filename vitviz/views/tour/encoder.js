@@ -72,6 +72,7 @@ export const attentionStep = {
           'replacement.',
       ),
     });
+    /** @type {any} */
     const made = { worked: null, asks, answers, dials, chips, asked, given, table, strips, sum, line, lost };
     const product = folded(t('All numbers of this product'), () => {
       const numbers = made.q.map((q, i) => [String(i + 1), ...[q, made.k[i], q * made.k[i]].map(digits)]);

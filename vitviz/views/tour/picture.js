@@ -21,7 +21,7 @@ export const pictureStep = {
       const { rows, cols, tall, wide } = shapeOf(self);
       return { rows: rows * tall, cols: cols * wide, x: 0, y: 0, width: ui.width, height: ui.height };
     };
-    const ui = { width: 0, height: 0, pixel: null };
+    const ui = { width: 0, height: 0, pixel: -1 };
     const show = (pixel) => {
       const { rows, cols } = size();
       const { mean, std } = self.summary;
@@ -73,6 +73,6 @@ export const pictureStep = {
     on.drawImage(self.data.input, 0, 0, width, made.ui.height);
     const patch = patchOf(self);
     const [row, col] = [Math.floor(patch / cols) * tall + (tall >> 1), (patch % cols) * wide + (wide >> 1)];
-    made.show(made.ui.pixel ?? row * cols * wide + col);
+    made.show(made.ui.pixel < 0 ? row * cols * wide + col : made.ui.pixel);
   },
 };

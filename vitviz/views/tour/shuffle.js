@@ -1,6 +1,6 @@
 // Step 6: positions, and live experiments: shuffled patches, and the position embedding set to zero.
 
-import { unpacked } from '../../frontend/data.js';
+import { sentenceOf, unpacked } from '../../frontend/data.js';
 import { button, div, el, stack, tops } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { leads } from '../../frontend/lesson_links.js';
@@ -156,7 +156,7 @@ export const positionsStep = {
       this.show(self, made);
     } catch (problem) {
       if (!current()) return;
-      made.words.textContent = problem.message;
+      made.words.textContent = t(sentenceOf(problem));
     }
     made.again.disabled = false;
   },

@@ -2,7 +2,7 @@
 // the ranking over the set.
 
 import { stroked } from '../../frontend/chart.js';
-import { unpacked } from '../../frontend/data.js';
+import { aborted, sentenceOf, unpacked } from '../../frontend/data.js';
 import { div, el, running, say, span, stack } from '../../frontend/elements.js';
 import { ofASet, t } from '../../frontend/i18n.js';
 import { matrix } from '../../frontend/matrix.js';
@@ -141,8 +141,7 @@ const this_ = {
       const last = query({ target, patches_as, steps, score });
       run.alike = unpacked(await self.array('agreement', last, life.signal));
     } catch (problem) {
-      if (problem.name !== 'AbortError')
-        [run.problem, run.life] = [problem.sentence ?? problem.message, null];
+      if (!aborted(problem)) [run.problem, run.life] = [sentenceOf(problem), null];
     }
     if (run.life === life) run.life = null;
     run.now = '';
