@@ -50,13 +50,13 @@ def written_by_hooks(model, inspector, width):
     """Return C of every head (layer, head, image, embedding): the contributions to each embedding axis."""
     traces, axes = [inspector.trace(picture) for picture in IMAGES], torch.eye(width).double()
     pixels = [test_text.pixels_of(inspector, trace) for trace in traces]
-    found = [test_text.lines_by_hooks(model, one, axes)[0] for one in pixels]
+    found = [test_text.contributions_by_hooks(model, one, axes)[0] for one in pixels]
     return torch.stack(found, dim=2).detach().double().numpy()
 
 
 @pytest.mark.parametrize("name", test_text.MODELS)
 def test_words_and_shares_match_definition(name):
-    model, rng = test_text.small(name), np.random.default_rng(0)
+    model, rng = test_text.small_clip(name), np.random.default_rng(0)
     width = model.num_classes or model.embed_dim
     inspector = inspect(model, name)
     any_classes = vitviz.Classes(["one"], torch.ones(1, width))
@@ -160,8 +160,8 @@ def test_spread_of_parts_is_order_independent_and_bounded():
 
 @pytest.fixture(scope="module")
 def inspector_with_classes():
-    model = test_text.small("class token and projection")
-    return inspect(model, "small").with_classes(test_text.some_classes(model))
+    model = test_text.small_clip("class token and projection")
+    return inspect(model, "small").with_classes(test_text.random_classes(model))
 
 
 def test_resumed_survey_gives_equal_words(inspector_with_classes, tmp_path):
