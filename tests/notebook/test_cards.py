@@ -1,4 +1,4 @@
-"""What results look like in a notebook, read as a reader of HTML and of pixels would."""
+"""Notebook cards of results: their HTML and the pixels of their images."""
 
 import re
 from dataclasses import replace
@@ -12,22 +12,22 @@ from vitviz.charts.colormaps import TABLES
 from vitviz.notebook import html
 
 # public names that give no card: errors, constants, plain tensors, what is no picture of a model
-NOTHING = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "edit_image"}
-NOTHING |= {"patch_scores"}
+WITHOUT_CARD = {"METHODS", "AssumedWarning", "VitvizError", "keep_freed_memory", "sample_image", "edit_image"}
+WITHOUT_CARD |= {"patch_scores"}
 
 
 @pytest.mark.long
-def test_every_public_result_is_shown(results):
-    """A new public name has to say what it looks like, or that it gives nothing to look at."""
-    assert set(results) | NOTHING >= set(vitviz.__all__) - {"animation", "figure", "video"}
+def test_every_public_name_has_a_card_or_is_exempt(results):
+    """A new public name needs a card or an entry in the list of exceptions."""
+    assert set(results) | WITHOUT_CARD >= set(vitviz.__all__) - {"animation", "figure", "video"}
 
 
 @pytest.mark.parametrize(
     "name",
-    sorted(set(vitviz.__all__) - NOTHING - {"animation", "figure", "show", "video"}),
+    sorted(set(vitviz.__all__) - WITHOUT_CARD - {"animation", "figure", "show", "video"}),
     ids=lambda name: name,
 )
-def test_a_card_is_whole_and_asks_nobody_for_anything(results, name):
+def test_card_is_valid_html_without_external_requests(results, name):
     text = results[name]._repr_html_()
     page = Reader(text)
     assert not {"script", "link", "iframe", "object"} & set(page.tags)
@@ -55,7 +55,7 @@ def numbers(pixels, low, high, colours):
     return found
 
 
-def test_a_map_has_the_colours_of_its_numbers_and_says_both_ends(results):
+def test_map_colours_encode_values_and_show_range(results):
     found = results["saliency"]
     page = Reader(html(found))
     map, most = found.map.numpy(), float(found.map.abs().max())
@@ -65,19 +65,19 @@ def test_a_map_has_the_colours_of_its_numbers_and_says_both_ends(results):
     assert f"{found.explained:.4g} of {found.answer:.4g}" in page.said
 
 
-def test_a_map_of_nothing_is_neither_for_nor_against(results):
+def test_zero_map_has_middle_colour(results):
     page = Reader(html(replace(results["saliency"], map=results["saliency"].map * 0)))
     np.testing.assert_allclose(numbers(page.pictures[0], -1.0, 1.0, "balance"), 0, atol=1 / 127)
 
 
-def test_a_patch_that_was_left_out_is_grey(inspector, image):
+def test_removed_patches_are_grey(inspector, image):
     trace = inspector.trace(image, ablation=vitviz.Ablation(patches=[0, 17]))
     page = Reader(vitviz.rollout(trace)._repr_html_())
     grey = (page.pictures[0] == 128).all(axis=-1)
     assert grey[0, 0] and grey[1, 3] and grey.sum() == 2 and "patches left out" in html(trace)
 
 
-def test_two_depths_are_as_alike_as_their_square_is_bright(results):
+def test_cka_card_colours_encode_similarity(results):
     page = Reader(results["cka"]._repr_html_())
     found = results["cka"].clamp(0, 1).nan_to_num().numpy()
     known = results["cka"].isfinite().numpy()
@@ -87,7 +87,7 @@ def test_two_depths_are_as_alike_as_their_square_is_bright(results):
     np.testing.assert_allclose(read[known], found[known], atol=0.5 / 255 + 1e-6)
 
 
-def test_heads_are_dots_that_say_their_numbers(results):
+def test_distance_dots_have_titles_with_values(results):
     text = results["attention_distance"]._repr_html_()
     titles = re.findall(r"<title>Layer (\d+), head (\d+): ([\d.]+) px</title>", text)
     expected = results["attention_distance"]
@@ -96,7 +96,7 @@ def test_heads_are_dots_that_say_their_numbers(results):
         assert float(value) == pytest.approx(float(expected[int(layer) - 1, int(head) - 1]), rel=1e-3)
 
 
-def test_the_ledger_and_the_lens_say_the_logit(results, inspector, trace):
+def test_attribution_and_lens_cards_show_logit(results, inspector, trace):
     account = results["logit_attribution"]
     said = Reader(html(account)).said
     assert f"logit {trace.logits[0]:.4g}" in said and f"sum {account.total:.4g}" in said
@@ -106,13 +106,13 @@ def test_the_ledger_and_the_lens_say_the_logit(results, inspector, trace):
     assert label in rows[-1] and f"{probability:.1%}" in rows[-1]
 
 
-def test_a_survey_says_its_means(results):
+def test_survey_card_shows_means(results):
     survey = results["survey"]
     text = html(survey)
     assert f"{survey.mean('distance')[3, 1]:.4g}" in text and "means over 2 pictures" in text
 
 
-def test_what_strangers_chose_is_shown_as_text(trace):
+def test_labels_and_names_are_escaped(trace):
     evil = "<img src=x onerror=alert(1)>"
     hostile = replace(trace, labels=(evil,) * len(trace.labels), checkpoint=evil)
     for text in (
@@ -123,13 +123,13 @@ def test_what_strangers_chose_is_shown_as_text(trace):
         assert evil not in text and "&lt;img src=x" in text
 
 
-def test_what_is_no_result_is_refused():
+def test_html_of_other_objects_raises():
     with pytest.raises(TypeError, match="Given int; expected a result of vitviz"):
         html(3)
 
 
 @pytest.mark.processes
-def test_asking_for_a_card_loads_no_page():
+def test_card_loads_no_gradio_pandas_or_matplotlib():
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""A view in an output cell: what it holds, against the analyses; what it does not, in words."""
+"""Views in an output cell: their numbers equal the analyses."""
 
 import base64
 import html as escaping
@@ -14,7 +14,7 @@ from vitviz.export.bundle import bundle_modules
 from vitviz.views import VIEWS, scripts
 
 
-def held(cell):
+def page_data(cell):
     """What the page carries."""
     (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', cell.page, re.S)
     return json.loads(told)
@@ -31,8 +31,8 @@ def explorer(inspector, trace):
 
 
 @pytest.mark.long
-def test_it_holds_every_layer_and_every_token(explorer, trace):
-    parts = held(explorer)["parts"]
+def test_cell_contains_every_layer_and_token(explorer, trace):
+    parts = page_data(explorer)["parts"]
     for layer in range(len(trace.layers)):
         found = array(parts[f"cell/explorer/layer?layer={layer + 1}&difference=off"])
         np.testing.assert_array_equal(found, trace.attention(layer).numpy().astype(np.float16))
@@ -44,17 +44,17 @@ def test_it_holds_every_layer_and_every_token(explorer, trace):
     assert explorer.fixed == ()
 
 
-def test_the_settings_begin_as_given(explorer):
-    controls = {one["name"]: one for one in held(explorer)["value"]["controls"]}
+def test_settings_start_as_given(explorer):
+    controls = {one["name"]: one for one in page_data(explorer)["value"]["controls"]}
     assert (controls["layer"]["default"], controls["head"]["default"]) == (3, 1)
 
 
 @pytest.mark.long
-def test_rollout_is_held_for_the_settings_that_were_asked_for(inspector, trace, image):
+def test_cell_contains_rollout_for_live_settings(inspector, trace, image):
     cell = vitviz.show(
         "rollout", inspector, trace, image=image, live=["fusion", "discard"], residual=0.25, layers=(2, 5)
     )
-    parts = held(cell)["parts"]
+    parts = page_data(cell)["parts"]
     for fusion, discard in (("mean", 0), ("max", 0.9), ("min", 0.35)):
         expected = vitviz.rollout(trace, "auto", fusion, discard, 0.25, (1, 4)).numpy()
         asked = f"query=auto&fusion={fusion}&discard={discard}&residual=0.25&layers=2-5"
@@ -62,11 +62,13 @@ def test_rollout_is_held_for_the_settings_that_were_asked_for(inspector, trace, 
         np.testing.assert_array_equal(array(parts[key]), expected)
     assert cell.fixed == ("query", "residual", "layers")
     upload = parts["cell/picture/upload?"]
-    assert upload["type"] == "image/jpeg" and held(cell)["value"]["picture"]["upload"] == list(image.size)
+    assert upload["type"] == "image/jpeg" and page_data(cell)["value"]["picture"]["upload"] == list(
+        image.size
+    )
 
 
-def test_without_the_upload_it_shows_what_the_model_saw(explorer, trace):
-    told = held(explorer)
+def test_cell_without_upload_shows_model_input(explorer, trace):
+    told = page_data(explorer)
     height, width = trace.view.picture.shape[:2]
     assert told["value"]["picture"] == {
         "upload": [width, height],
@@ -76,7 +78,7 @@ def test_without_the_upload_it_shows_what_the_model_saw(explorer, trace):
     assert told["parts"]["cell/picture/upload?"] == told["parts"]["cell/picture/input?"]
 
 
-def test_less_is_live_where_there_is_less_room(inspector, trace):
+def test_size_limit_reduces_live_settings(inspector, trace):
     small = vitviz.show("explorer", inspector, trace, megabytes=1, seconds=1e9)
     assert "token" in small.fixed and len(small.page) < 3e6
     nothing = vitviz.show("explorer", inspector, trace, live=[])
@@ -84,9 +86,9 @@ def test_less_is_live_where_there_is_less_room(inspector, trace):
 
 
 @pytest.mark.long
-def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trace):
+def test_cell_contains_attribution_of_live_heads_and_classes(inspector, trace):
     cell = vitviz.show("evidence", inspector, trace, live=["chosen", "target"])
-    parts, best = held(cell)["parts"], int(trace.logits.argmax())
+    parts, best = page_data(cell)["parts"], int(trace.logits.argmax())
     account = vitviz.logit_attribution(inspector, trace, best)
     expected = account.sources[4, 1, trace.grid.prefix :].reshape(14, 14).numpy()
     for target in ("top", best):
@@ -94,16 +96,16 @@ def test_evidence_holds_every_head_and_class_that_can_be_clicked(inspector, trac
         np.testing.assert_allclose(array(parts[key]), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_a_setting_that_the_view_refuses_is_held_as_its_sentence(inspector, image):
+def test_rejected_settings_are_stored_as_messages(inspector, image):
     trace = inspector.trace(image, ablation=vitviz.Ablation(heads=[(4, 1)]))
-    parts = held(vitviz.show("evidence", inspector, trace, live=["method"]))["parts"]
+    parts = page_data(vitviz.show("evidence", inspector, trace, live=["method"]))["parts"]
     refused = [one["said"]["text"] for one in parts.values() if "said" in one]
     assert refused and all("." in one for one in refused)
 
 
-def test_of_a_survey_there_is_the_distance(inspector):
+def test_survey_cell_shows_distance_and_rejects_rollout(inspector):
     survey = vitviz.survey([vitviz.sample_image("coffee")], inspector)
-    parts = held(vitviz.show("distance", inspector, survey))["parts"]
+    parts = page_data(vitviz.show("distance", inspector, survey))["parts"]
     chart = json.loads(
         base64.b64decode(parts["cell/distance/chart?form=depth&rows=plain&difference=off"]["data"])
     )
@@ -125,19 +127,19 @@ def test_of_a_survey_there_is_the_distance(inspector):
         (dict(view="positions", live=["form"]), "live='form'; expected settings that the numbers depend on"),
     ],
 )
-def test_what_cannot_be_is_said(inspector, asked, said):
+def test_invalid_cell_arguments_raise(inspector, asked, said):
     view, of = asked.pop("view"), asked.pop("of", None)
     with pytest.raises(VitvizError, match=re.escape(said)):
         vitviz.show(view, inspector, of, **asked)
 
 
-def test_another_picture_than_was_traced_is_refused(inspector, trace):
+def test_image_other_than_the_traced_one_raises(inspector, trace):
     with pytest.raises(VitvizError, match="of 451 x 300. Hand in the picture that was traced"):
         vitviz.show("rollout", inspector, trace, image=vitviz.sample_image("coffee"))
 
 
 @pytest.mark.long
-def test_a_label_ends_no_script(inspector, trace):
+def test_label_cannot_close_the_script(inspector, trace):
     from dataclasses import replace
 
     evil = replace(trace, labels=("</script><b>",) * len(trace.labels), checkpoint="</script><b>")
@@ -145,7 +147,7 @@ def test_a_label_ends_no_script(inspector, trace):
     assert page.count("</script>") == 2 and "<b>" not in page
 
 
-def test_the_frame_is_one_attribute_and_the_file_opens(explorer, tmp_path):
+def test_frame_contains_page_and_save_writes_it(explorer, tmp_path):
     frame = explorer._repr_html_()
     assert (
         escaping.unescape(re.fullmatch(r'<iframe [^>]*? srcdoc="([^"]*)"></iframe>', frame)[1])
@@ -157,7 +159,7 @@ def test_the_frame_is_one_attribute_and_the_file_opens(explorer, tmp_path):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.slug)
-def test_every_script_can_be_carried(view):
+def test_scripts_of_every_view_can_be_bundled(view):
     sources = {
         **scripts.module_texts(".js"),
         **scripts.generated_modules(),
@@ -183,12 +185,12 @@ def test_every_script_can_be_carried(view):
         ({"a.js": "export * from './b.js';"}, "which a page cannot carry"),
     ],
 )
-def test_what_cannot_be_carried_is_refused(modules, said):
+def test_unsupported_modules_raise(modules, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         bundle_modules(modules, ["a.js"])
 
 
-def test_no_module_has_a_name_of_the_bundles_own():
+def test_bundle_names_do_not_collide_with_modules():
     """`load` is a function of the canvas: what the bundle adds has a sign that no module uses."""
     for path, text in scripts.module_texts(".js").items():
         declared = re.findall(r"\b(?:const|let|function\*?|class)\s+(\w*\$\w*)", text)
@@ -198,7 +200,7 @@ def test_no_module_has_a_name_of_the_bundles_own():
     assert own == {"$modules", "$made", "$step", "$resolved", "$load"}
 
 
-def test_a_bundle_names_what_modules_export():
+def test_bundle_keeps_imports_and_exports():
     modules = {
         "x/a.js": "import {\n  one,\n  two as three,\n} from '../b.js';\nexport default one + three;",
         "b.js": "export const one = 1;\nexport async function two() {}\nexport class Three {}",

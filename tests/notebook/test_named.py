@@ -1,4 +1,4 @@
-"""Results that know what they are are still the tensors that the analyses give, and nothing besides."""
+"""Named results are tensors equal to those of the analyses."""
 
 import copy
 import io
@@ -14,7 +14,7 @@ from vitviz.engine.studies import attribution
 from vitviz.errors import VitvizError
 
 
-def test_the_numbers_are_the_analyses_own(results, inspector, trace):
+def test_named_tensors_equal_analysis_tensors(results, inspector, trace):
     expected = {
         "attention_distance": analyses.attention_distance(trace),
         "rollout": analyses.rollout(trace, fusion="max", discard=0.9),
@@ -28,7 +28,7 @@ def test_the_numbers_are_the_analyses_own(results, inspector, trace):
         assert repr(results[name]) == repr(tensor) and np.array_equal(results[name].numpy(), tensor.numpy())
 
 
-def test_what_is_computed_copied_or_kept_is_a_plain_tensor(results):
+def test_derived_copied_and_saved_results_are_plain_tensors(results):
     named = results["rollout"]
     file = io.BytesIO()
     torch.save(named, file)
@@ -44,7 +44,7 @@ def test_what_is_computed_copied_or_kept_is_a_plain_tensor(results):
     assert torch.equal(others["pickle"], named) and torch.equal(others["file"], named)
 
 
-def test_functions_keep_their_names_and_signatures(trace):
+def test_public_functions_keep_signature_and_docstring(trace):
     import inspect
 
     assert inspect.signature(vitviz.rollout) == inspect.signature(analyses.rollout)
@@ -53,7 +53,7 @@ def test_functions_keep_their_names_and_signatures(trace):
         vitviz.rollout(trace, fusion="sum")
 
 
-def test_frames_hold_the_same_numbers(results):
+def test_frames_contain_result_numbers(results):
     pytest.importorskip("pandas")
     account, survey = results["logit_attribution"], results["survey"]
     lines = account.frame()
@@ -70,7 +70,7 @@ def test_frames_hold_the_same_numbers(results):
     assert list(results["checkpoints"].frame().name) == [one.name for one in results["checkpoints"]]
 
 
-def test_without_pandas_it_is_said(results, monkeypatch):
+def test_frame_without_pandas_raises(results, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     for name in ("logit_attribution", "survey", "rollout", "faithfulness", "checkpoints"):
         with pytest.raises(VitvizError, match="pip install pandas"):

@@ -1,4 +1,4 @@
-"""The comparison: its numbers are those of surveys made by hand, of one checkpoint, two, a film or a set."""
+"""Similarity view: numbers equal those of surveys, for one or two checkpoints, a training or an image set."""
 
 import inspect
 import io
@@ -46,7 +46,7 @@ def close(found, expected):
 
 @pytest.mark.long
 @pytest.mark.parametrize("tokens", ["patches", "class", "all"])
-def test_the_matrix_of_one_checkpoint_is_that_of_a_survey(service, keys, surveys, tokens):
+def test_matrix_of_one_checkpoint_equals_survey(service, keys, surveys, tokens):
     found = service.item(keys[0], "compared", "cka", {"tokens": tokens})
     assert found.shape == (9, 9) and found.dtype == np.float32
     close(found, vitviz.cka(surveys[0], tokens=tokens))
@@ -54,7 +54,7 @@ def test_the_matrix_of_one_checkpoint_is_that_of_a_survey(service, keys, surveys
 
 
 @pytest.mark.long
-def test_two_checkpoints_beside_each_other_and_the_other_way_round(service, keys, surveys):
+def test_matrix_of_two_checkpoints_and_their_swap(service, keys, surveys):
     there, back = service.runs.pair(*keys), service.runs.pair(*keys[::-1])
     found = service.item(there, "compared", "cka", {"against": "beside"})
     close(found, vitviz.cka(*surveys))
@@ -70,7 +70,7 @@ def test_two_checkpoints_beside_each_other_and_the_other_way_round(service, keys
 
 
 @pytest.mark.long
-def test_the_film_compares_each_depth_with_itself_at_every_step(service, keys, surveys):
+def test_training_matrix_compares_each_layer_with_every_step(service, keys, surveys):
     found = service.item(keys[0], "compared", "cka", {"against": "film"})
     steps = service.item(keys[0], "compared", "steps", {})
     names = [frame["name"] for frame in service.checkpoints.film("vitviz-tiny")["frames"]]
@@ -81,7 +81,7 @@ def test_the_film_compares_each_depth_with_itself_at_every_step(service, keys, s
 
 
 @pytest.mark.long
-def test_the_model_before_its_training_is_the_earliest_step_by_matrix_curve_and_name(service, keys, surveys):
+def test_before_training_uses_earliest_step(service, keys, surveys):
     inspector = vitviz.load("vitviz-tiny@0", device="cpu")
     expected = vitviz.survey(sample_crops(), inspector, ["similarity", "distance"], batch=8)
     given = {"against": "before"}
@@ -98,7 +98,7 @@ def test_the_model_before_its_training_is_the_earliest_step_by_matrix_curve_and_
         close(file["second_distance"], expected.mean("distance").mean(1))
 
 
-def test_the_page_opens_with_two_models_or_says_which_to_choose(service, keys):
+def test_opening_state_has_two_models_or_asks_to_choose(service, keys):
     def opening(checkpoint, **state):
         key = service.look(service.pictures.sample("coffee"), checkpoint)
         first, _ = figures_of(VIEW, service, {"key": key, **state})
@@ -129,7 +129,7 @@ def test_the_curves_are_means_of_a_survey(service, keys, surveys):
 
 
 @pytest.mark.long
-def test_a_set_of_ones_own_by_two_checkpoints_at_once(service, keys, tmp_path):
+def test_own_image_set_is_surveyed_by_two_checkpoints(service, keys, tmp_path):
     random = np.random.default_rng(0)
     from PIL import Image
 
@@ -161,7 +161,7 @@ def test_a_set_of_ones_own_by_two_checkpoints_at_once(service, keys, tmp_path):
         service.item(few[0], "compared", "cka", {})
 
 
-def test_what_is_not_there_is_said(service, keys):
+def test_missing_comparisons_raise(service, keys):
     with pytest.raises(WrongSetting, match="There is no second checkpoint"):
         service.item(keys[0], "compared", "cka", {"against": "beside"})
     assert set(VIEW.summary(service.subject(keys[0]))["missing"]) == {"beside"}
@@ -190,7 +190,7 @@ def test_a_model_without_a_class_token(tmp_path):
 
 
 @pytest.mark.long
-def test_what_is_taken_home_is_what_is_shown(service, keys, surveys):
+def test_exported_files_equal_displayed_numbers(service, keys, surveys):
     pair = service.runs.pair(*keys)
     with np.load(io.BytesIO(service.numbers(pair, "compared", {"against": "film"}))) as file:
         close(file["cka"][:, -1], np.ones(9))
@@ -199,7 +199,7 @@ def test_what_is_taken_home_is_what_is_shown(service, keys, surveys):
         close(file["second_entropy"], surveys[1].mean("entropy").mean(1))
 
 
-def test_programs_compare_two_checkpoints_without_a_picture(service):
+def test_endpoint_compares_two_checkpoints_without_image(service):
     ask = endpoint(VIEW, Endpoints(service))
     assert list(inspect.signature(ask).parameters) == ["checkpoint", "second", "tokens", "against"]
     names = ("vitviz-tiny", EARLY)
@@ -210,7 +210,7 @@ def test_programs_compare_two_checkpoints_without_a_picture(service):
         ask(against="beside")
 
 
-def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
+def test_each_training_step_is_computed_once(monkeypatch):
     service, asked = AnalysisService(ServiceSettings(device="cpu")), []
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
     of_samples = service.sets._of_samples
@@ -230,7 +230,7 @@ def test_a_training_is_looked_at_step_by_step_and_each_step_once(monkeypatch):
         service.item(key, "compared", "looked", {"frame": str(len(names))})
 
 
-def test_over_a_set_of_ones_own_the_training_says_how_far_it_is(service, keys, tmp_path, monkeypatch):
+def test_training_over_own_set_reports_progress(service, keys, tmp_path, monkeypatch):
     from PIL import Image
 
     from tests.server.conftest import event_data

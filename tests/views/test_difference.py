@@ -1,4 +1,4 @@
-"""After less before: every view's difference against the two figures that it is of."""
+"""Difference of edited and original image: every view's difference against both of its figures."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_a_difference_is_after_less_before(view, subject):
             asked(view, subject.original(), name)
 
 
-def test_the_lines_of_a_difference_add_up_to_the_change_of_the_logit(subject):
+def test_difference_contributions_sum_to_logit_change(subject):
     lines = asked(EVIDENCE, subject, "lines")
     shares = sum(asked(EVIDENCE, subject, name).sum(dtype=np.float64) for name in ("heads", "mlps", "biases"))
     top = int(subject.trace.logits.argmax())
@@ -60,7 +60,7 @@ def test_the_lines_of_a_difference_add_up_to_the_change_of_the_logit(subject):
     )
 
 
-def test_a_patch_that_was_left_out_loses_what_it_gave(inspector, subject):
+def test_removed_patch_loses_its_contribution(inspector, subject):
     before, without = subject.original(), Ablation(patches=[90, 91])
     trace = inspector.trace(vitviz.sample_image("chelsea"), ablation=without)
     gone = ViewContext(inspector, trace, original=lambda: before)
@@ -70,7 +70,7 @@ def test_a_patch_that_was_left_out_loses_what_it_gave(inspector, subject):
     np.testing.assert_allclose(lost, -gave, atol=1e-6)
 
 
-def test_the_wall_of_attention_is_the_change_of_every_map(subject):
+def test_attention_grid_difference_is_change_of_every_map(subject):
     view = next(view for view in VIEWS if view.slug == "explorer")
     settings = view.settings({}, subject.about)
     wall, most = (asked(view, subject, name).astype(float) for name in ("wall", "wallmax"))
@@ -84,7 +84,7 @@ def test_the_wall_of_attention_is_the_change_of_every_map(subject):
 
 
 @pytest.mark.parametrize("view", DIFFERING, ids=lambda view: view.slug)
-def test_a_difference_prints_with_its_detail(view, inspector, subject):
+def test_difference_figure_has_detail(view, inspector, subject):
     shown = {"show": "similarity"} if view.slug == "tokens" else {}  # colours have no difference
     told = {"before": subject.original().trace, "difference": "on", "detail": True, **shown}
     made = vitviz.figure(view.slug, inspector, subject.trace, **told)

@@ -1,4 +1,4 @@
-"""What the Evidence view hands out: numbers that add up, for what is asked and for what is chosen."""
+"""Attribution view: items add up, for the requested and the chosen parts."""
 
 import json
 
@@ -29,7 +29,7 @@ def asked(subject, name: str, **given: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("given", [{}, {"target": "7"}, {"target": "193-7"}, {"relative": "yes"}])
-def test_the_items_add_up_to_the_logit_that_was_asked_for(subject, given):
+def test_items_sum_to_requested_logit(subject, given):
     start, pooling, norm_bias, head_bias, logit, total = asked(subject, "lines", **given)
     shares = [asked(subject, name, **given).sum(dtype=np.float64) for name in ("heads", "mlps", "biases")]
     assert start + pooling + norm_bias + head_bias + sum(shares) == pytest.approx(total, abs=1e-4)
@@ -41,7 +41,7 @@ def test_the_items_add_up_to_the_logit_that_was_asked_for(subject, given):
     assert logit == pytest.approx(expected.item(), abs=1e-4) and total == pytest.approx(logit, abs=1e-4)
 
 
-def test_a_head_and_the_others_add_up_to_the_map_of_all(subject):
+def test_head_and_other_heads_sum_to_full_map(subject):
     about = subject.about
     single = [
         asked(subject, "map", chosen=f"{layer}.{head}")
@@ -53,7 +53,7 @@ def test_a_head_and_the_others_add_up_to_the_map_of_all(subject):
     np.testing.assert_allclose(layer, asked(subject, "map", chosen="1"), atol=1e-6)
 
 
-def test_what_patches_gave_through_each_head_adds_up_to_their_place_in_the_map(subject):
+def test_patch_contributions_by_head_sum_to_map_value(subject):
     patches, whole = [104, 105, 118], asked(subject, "map").ravel()
     through = asked(subject, "heads", patches=".".join(map(str, patches)))
     assert through.sum() == pytest.approx(whole[patches].sum(), abs=1e-5)
@@ -63,7 +63,7 @@ def test_what_patches_gave_through_each_head_adds_up_to_their_place_in_the_map(s
     assert sources.sum() == pytest.approx(asked(subject, "heads").sum(), abs=1e-4)
 
 
-def test_a_patch_that_was_left_out_is_none_of_any_sum(inspector):
+def test_removed_patch_is_excluded_from_sums(inspector):
     left_out = Ablation(patches=[3, 104], patches_as="dropped")
     edited = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee"), ablation=left_out))
     whole = asked(edited, "map").ravel()
@@ -75,7 +75,7 @@ def test_a_patch_that_was_left_out_is_none_of_any_sum(inspector):
     assert asked(edited, "heads", patches="3.105").sum() == pytest.approx(whole[105], abs=1e-5)
 
 
-def test_the_answer_forms_towards_the_models_own(subject):
+def test_forming_prediction_ends_at_model_prediction(subject):
     forming, share = asked(subject, "forming"), asked(subject, "share")
     top = subject.trace.logits.double().softmax(-1).topk(5)
     np.testing.assert_allclose(forming[-1], top.values.numpy(), atol=1e-5)
@@ -96,12 +96,12 @@ def test_the_answer_forms_towards_the_models_own(subject):
         ({"patches": "196"}, "from 0 to 195"),
     ],
 )
-def test_what_does_not_exist_is_refused_counted_from_1(subject, given, said):
+def test_unknown_items_raise_with_one_based_numbers(subject, given, said):
     with pytest.raises(WrongSetting, match=said):
         asked(subject, "map" if "chosen" in given else "heads", **given)
 
 
-def test_a_map_that_balances_says_so_and_one_that_cannot_has_no_sum(subject):
+def test_only_complete_methods_have_a_sum(subject):
     explained, rest = asked(subject, "explained", method="frozen")
     assert explained == pytest.approx(subject.trace.logits.max().item(), abs=1e-3) and abs(rest) < 1e-3
     assert np.isnan(asked(subject, "explained", method="chefer")).all()
@@ -111,7 +111,7 @@ def test_a_map_that_balances_says_so_and_one_that_cannot_has_no_sum(subject):
     assert len({tuple(rank) for rank in ranks.values()}) == len(maps), "each method's own"
 
 
-def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
+def test_zero_ablated_head_has_no_contribution(inspector):
     trace = inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)], heads_as="zero"))
     edited = ViewContext(inspector, trace)
     assert asked(edited, "heads")[4, 1] == 0.0
@@ -124,7 +124,7 @@ def test_a_head_that_was_taken_away_for_zero_has_no_share(inspector):
 
 
 @pytest.mark.parametrize("given", [{"target": "7"}, {"target": "193-7"}, {"target": "7", "relative": "yes"}])
-def test_effects_are_what_the_logit_loses_when_a_part_is_taken_away_alone(subject, inspector, given):
+def test_effects_are_logit_drops_of_single_ablations(subject, inspector, given):
     def asked_of(logits) -> float:
         first, *other = [int(part) for part in given["target"].split("-")]
         less = logits[other[0]] if other else logits.mean() if "relative" in given else 0
@@ -140,7 +140,7 @@ def test_effects_are_what_the_logit_loses_when_a_part_is_taken_away_alone(subjec
 
 
 @pytest.mark.long
-def test_their_correlation_with_the_direct_shares_is_that_of_numpy(subject):
+def test_correlation_of_effects_and_contributions_matches_numpy(subject):
     layers = range(1, subject.about.layers + 1)
     effects = np.stack([asked(subject, "effects", layer=str(layer)) for layer in layers])
     heads, mlps = asked(subject, "agreement")
@@ -156,7 +156,7 @@ def test_their_correlation_with_the_direct_shares_is_that_of_numpy(subject):
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", ["heads", "mlps"])
-def test_a_chart_of_some_layers_travels_with_their_dots_and_no_correlation(subject, part):
+def test_partial_effects_chart_has_dots_and_no_correlation(subject, part):
     def of(layer):
         given = {"show": "effects", "part": part, "layer": layer}
         return json.loads(VIEW.array(subject, "chart", VIEW.settings(given, subject.about)).tobytes())
@@ -172,7 +172,7 @@ def test_a_chart_of_some_layers_travels_with_their_dots_and_no_correlation(subje
         assert dots["y"][5] == pytest.approx(asked(subject, "effects", layer=str(layer))[head - 1], rel=1e-4)
 
 
-def test_a_bar_is_a_writer_and_all_of_them_are_the_share(subject):
+def test_upstream_bars_sum_to_head_contribution(subject):
     settings = VIEW.settings({"show": "writers", "trail": "5.2"}, subject.about)
     chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
     share = VIEW.numbers(subject, settings)["written_otherwise"][0]
@@ -180,7 +180,7 @@ def test_a_bar_is_a_writer_and_all_of_them_are_the_share(subject):
     assert chart["bars"]["of"]["writer"][:4] == ["embedding", "positions", "", "mlp.1"]
 
 
-def test_another_class_takes_no_other_pass(inspector, monkeypatch):
+def test_effects_of_another_class_need_no_new_pass(inspector, monkeypatch):
     kept = {}
 
     def once(name, make):
@@ -192,7 +192,7 @@ def test_another_class_takes_no_other_pass(inspector, monkeypatch):
     assert not np.allclose(first, asked(subject, "effects", layer="8", target="8"))
 
 
-def test_each_patchs_own_answer_and_the_best_three_of_it_belong_together(subject):
+def test_patch_lens_map_agrees_with_its_top_three(subject):
     depth = subject.about.layers
     best, own = asked(subject, "best"), asked(subject, "own", target="7")
     assert best.shape == (14, 14, 3, 2) and own.shape == (14, 14)
@@ -203,7 +203,7 @@ def test_each_patchs_own_answer_and_the_best_three_of_it_belong_together(subject
     assert VIEW.summary(subject)["patches"] == "probe"
 
 
-def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_model_alone(inspector):
+def test_removed_patches_have_no_lens_and_no_effects(inspector):
     trace = inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[0, 17]))
     edited = ViewContext(inspector, trace)
     best, own = asked(edited, "best"), asked(edited, "own")
@@ -216,7 +216,7 @@ def test_a_patch_that_was_left_out_has_no_answer_and_effects_are_of_the_whole_mo
 @pytest.mark.parametrize(
     "construction, said", [("attention pooling", "weighs all"), ("class and mean", "side")]
 )
-def test_a_patch_that_cannot_be_read_alone_is_refused_with_the_reason(construction, said):
+def test_patch_lens_rejects_unsupported_readouts(construction, said):
     other = inspect(small_model(construction).float())
     subject = ViewContext(other, other.trace(noise()))
     assert said in VIEW.summary(subject)["patches"]
@@ -224,7 +224,7 @@ def test_a_patch_that_cannot_be_read_alone_is_refused_with_the_reason(constructi
         asked(subject, "best")
 
 
-def test_who_wrote_it_follows_a_head_back(subject):
+def test_trail_follows_writers_of_a_head(subject):
     inspector, trace, view = subject.inspector, subject.trace, VIEW
     settings = view.settings({"show": "writers", "trail": "7.2-4.1", "writer": "mlp.2"}, subject.about)
     found = vitviz.upstream_contributions(inspector, trace, int(trace.logits.argmax()), 3, 0, via=[(6, 1)])
@@ -251,7 +251,7 @@ def test_who_wrote_it_follows_a_head_back(subject):
 
 
 @pytest.mark.long
-def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
+def test_graph_edges_carry_sums_of_their_paths(subject):
     settings = VIEW.settings({"show": "paths", "paths": "20"}, subject.about)
     chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
     paths = vitviz.attribution_paths(
@@ -277,7 +277,7 @@ def test_edges_of_the_graph_carry_what_flows_along_its_paths(subject):
     assert all(compute.trail(subject, {"trail": one}) for one in heads["of"]["trail"])
 
 
-def test_paths_that_are_not_proven_are_said_to_be_the_largest_found(inspector, trace, monkeypatch):
+def test_unproven_paths_are_labelled_as_largest_found(inspector, trace, monkeypatch):
     monkeypatch.setattr(graph, "WORK", 0)
     subject = ViewContext(inspector, trace)
     settings = VIEW.settings({"show": "paths", "paths": "30"}, subject.about)
@@ -304,7 +304,7 @@ def test_the_page_says_which_tried_sizes_preserve_the_prediction():
 
 @pytest.mark.long
 @pytest.mark.parametrize("into", ["value", "key"])
-def test_edges_held_against_the_truth_are_passes_with_hooks(subject, into):
+def test_edge_effects_match_passes_with_hooks(subject, into):
     model, trace = subject.inspector.model, subject.trace
     given = {"show": "writers", "beside": "truth", "trail": "5.2", "into": into, "parts_as": "zero"}
     settings = VIEW.settings({**given, "relative": "yes"}, subject.about)

@@ -1,4 +1,4 @@
-"""The classroom experiment: its ends are known beforehand, and each draw is what another path makes of it."""
+"""Perturbations view: known endpoints, and every draw against another computation."""
 
 import json
 
@@ -52,7 +52,7 @@ def close(found, expected):
 
 
 @pytest.mark.parametrize("way", ["dropped", "black", "shuffled"])
-def test_nothing_done_is_the_plain_answer_to_the_bit(subject, way):
+def test_step_zero_is_bit_equal_to_plain_prediction(subject, way):
     trace, inspector = subject.trace, subject.inspector
     for logits in made._answers(subject, way, 0):
         assert torch.equal(logits, trace.logits)
@@ -63,7 +63,7 @@ def test_nothing_done_is_the_plain_answer_to_the_bit(subject, way):
 
 @pytest.mark.parametrize("way, painted", [("dropped", "dropped"), ("black", "black")])
 @pytest.mark.parametrize("step", [1, 5, 9])
-def test_a_draw_is_the_trace_without_its_patches(subject, way, painted, step):
+def test_draw_equals_trace_without_its_patches(subject, way, painted, step):
     found = made._answers(subject, way, step)
     for draw in (1, 7):
         kept = set(patches_kept(subject.grid, SHARES[step], draw).tolist())
@@ -75,7 +75,7 @@ def test_a_draw_is_the_trace_without_its_patches(subject, way, painted, step):
 
 
 @pytest.mark.parametrize("way", ["dropped", "black"])
-def test_everything_dropped_is_one_answer_whatever_was_on_the_picture(subject, way):
+def test_dropping_all_patches_gives_one_prediction_for_any_image(subject, way):
     found = made._answers(subject, way, len(SHARES) - 1)
     other = looked(sample="rocket")
     assert (subject.trace.logits - other.trace.logits).abs().max() > 0.5
@@ -83,7 +83,7 @@ def test_everything_dropped_is_one_answer_whatever_was_on_the_picture(subject, w
     assert found.shape[0] == DRAWS and (found == found[0]).all()
 
 
-def test_the_empty_pictures_are_what_they_are_called(subject):
+def test_empty_images_match_their_names(subject):
     inspector, last = subject.inspector, len(SHARES) - 1
     black = inspector.trace(Image.new("RGB", (300, 300)))
     close(made._answers(subject, "black", last)[0], black.logits)
@@ -96,7 +96,7 @@ def test_the_empty_pictures_are_what_they_are_called(subject):
     close(made._answers(subject, "dropped", last)[0], alone)
 
 
-def test_patches_dropped_make_a_pass_cheaper(subject):
+def test_dropped_patches_shorten_the_sequence(subject):
     lengths = []
     watched = subject.inspector.model.blocks[1].register_forward_pre_hook(
         lambda block, given: lengths.append(given[0].shape[1])
@@ -110,7 +110,7 @@ def test_patches_dropped_make_a_pass_cheaper(subject):
     assert set(lengths) == {1 + 196 - 19, 1 + 196 - 176}
 
 
-def test_a_model_without_positions_does_not_mind_the_order_and_one_with_them_does(subject):
+def test_only_models_with_positions_depend_on_patch_order(subject):
     blind = looked("vitviz-positions-none-0")
     for step, _ in enumerate(asked(blind, "steps", kind="shuffle")):
         found, plain = made._answers(blind, "shuffled", step), blind.trace.logits
@@ -121,13 +121,13 @@ def test_a_model_without_positions_does_not_mind_the_order_and_one_with_them_doe
     assert (seeing - subject.trace.logits).abs().max(dim=1).values.min() > 0.1
 
 
-def test_single_patches_shuffled_are_the_experiment_of_that_seed(subject):
+def test_shuffled_single_patches_follow_the_seed(subject):
     found = made._answers(subject, "shuffled", 3)
     for draw in (1, 4):
         close(found[draw - 1], subject.inspector.experiment(subject.trace.view, shuffle=draw).logits)
 
 
-def test_pieces_shuffled_are_a_picture_put_together_anew(subject):
+def test_shuffled_pieces_equal_rearranged_image(subject):
     found, picture = made._answers(subject, "shuffled", 1), subject.trace.view.picture
     order = shuffled_pieces(subject.grid, 7, 2)
     anew, (tall, wide) = picture.copy(), subject.grid.patch
@@ -143,7 +143,7 @@ def test_pieces_shuffled_are_a_picture_put_together_anew(subject):
 
 
 @pytest.mark.long
-def test_numbers_and_points_are_the_scores_of_these_answers(subject):
+def test_numbers_and_points_are_scores_of_draws(subject):
     answer = int(subject.trace.logits.argmax())
     for kind in ("drop", "shuffle", "ground"):
         ways, draws = WAYS[kind], len(made.draw_names(subject, kind))
@@ -170,7 +170,7 @@ def test_numbers_and_points_are_the_scores_of_these_answers(subject):
     assert asked(subject, "steps", kind="shuffle").tolist() == [1, 4, 49, 196]
 
 
-def test_orders_are_those_that_were_asked_about(subject):
+def test_orders_match_sampled_draws(subject):
     dropped, shuffled = asked(subject, "orders", kind="drop"), asked(subject, "orders", kind="shuffle")
     assert dropped.shape == (1, DRAWS, 196) and shuffled.shape == (4, DRAWS, 196)
     for draw in (1, 10):
@@ -180,7 +180,7 @@ def test_orders_are_those_that_were_asked_about(subject):
     assert (shuffled[0] == np.arange(196)).all()
 
 
-def test_what_is_stopped_goes_on_where_it_was(subject):
+def test_stopped_computation_resumes(subject):
     from vitviz.traces import cancellation
 
     fresh = looked()
@@ -194,7 +194,7 @@ def test_what_is_stopped_goes_on_where_it_was(subject):
 
 
 @pytest.mark.long
-def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
+def test_unsupported_protocol_leaves_the_other(monkeypatch):
     fresh, reason = looked(), LocalizedText("it pools with positions of its own")
     answers = PerturbedLogits.kept
 
@@ -210,7 +210,7 @@ def test_one_way_that_does_not_exist_leaves_the_other(monkeypatch):
     assert np.isnan(numbers[0, 1:]).all() and np.isfinite(numbers[1]).all()
 
 
-def test_where_there_is_no_answer_it_says_so(subject):
+def test_unknown_step_and_ablated_traces_are_rejected(subject):
     with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
         point(subject, "shuffle", 4)
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)]))
@@ -220,7 +220,7 @@ def test_where_there_is_no_answer_it_says_so(subject):
 
 
 @pytest.mark.long
-def test_a_picture_moved_is_what_the_model_says_to_it_and_a_whole_patch_moves_its_rows(subject):
+def test_shift_equals_trace_of_shifted_image(subject):
     """By hand: by a patch, the embeddings before positions are the same ones a column further on."""
     inspector, picture, (_, wide) = subject.inspector, subject.trace.view.picture / 255, subject.grid.patch
     steps = asked(subject, "steps", kind="shift").tolist()
@@ -242,7 +242,7 @@ def test_a_picture_moved_is_what_the_model_says_to_it_and_a_whole_patch_moves_it
     ]
 
 
-def test_other_pictures_are_all_but_its_own_and_end_in_what_is_said_to_them(subject):
+def test_other_images_exclude_own_and_end_at_their_prediction(subject):
     names = made.draw_names(subject, "ground")
     assert names == tuple(one.title for one in samples() if one.name != "coffee")
     close(made._answers(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)

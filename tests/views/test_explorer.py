@@ -1,4 +1,4 @@
-"""What the explorer hands out is what it shows."""
+"""Attention explorer: numbers equal what it shows."""
 
 import json
 
@@ -17,7 +17,7 @@ def subject(inspector, trace):
     return ViewContext(inspector, trace)
 
 
-def test_the_rollout_in_view_is_among_the_numbers(subject):
+def test_displayed_rollout_is_among_numbers(subject):
     view = AttentionView()
     found = view.numbers(
         subject, view.settings({"show": "rollout", "token": "0", "pins": "20.30"}, subject.about)
@@ -27,7 +27,7 @@ def test_the_rollout_in_view_is_among_the_numbers(subject):
     assert "rollout" not in view.numbers(subject, view.settings({"token": "0"}, subject.about))
 
 
-def test_attention_among_the_numbers_is_of_the_tokens_in_view(subject):
+def test_numbers_contain_attention_of_displayed_tokens(subject):
     view = AttentionView()
     found = view.numbers(
         subject,
@@ -38,7 +38,7 @@ def test_attention_among_the_numbers_is_of_the_tokens_in_view(subject):
     np.testing.assert_allclose(found["attention"], np.stack([whole[:, :, 5], whole[:, :, 7]]), atol=1e-6)
 
 
-def test_attention_without_some_patches_stands_in_the_places_of_those_that_stayed(subject):
+def test_attention_with_removed_patches_keeps_positions(subject):
     gone, view = [0, 30, 105], AttentionView()
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=vitviz.Ablation(patches=gone))
     short = ViewContext(subject.inspector, trace)
@@ -65,7 +65,7 @@ def test_attention_without_some_patches_stands_in_the_places_of_those_that_staye
     ],
 )
 @pytest.mark.parametrize("few", [48, 6])
-def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatch, given, places, few):
+def test_displayed_score_is_relative_to_other_keys(subject, monkeypatch, given, places, few):
     monkeypatch.setattr(score, "FEW", few)
     view = AttentionView()
     settings = view.settings({"beside": "score", **given}, subject.about)
@@ -92,7 +92,7 @@ def test_the_score_in_view_is_the_models_less_the_other_keys(subject, monkeypatc
     assert taken["score"].shape == (len(taken["score_writers"]),) * 2
 
 
-def test_where_a_score_has_no_such_parts_the_panel_says_why():
+def test_score_panel_states_why_it_is_unavailable():
     def told(construction: str, **without):
         inspector = inspect(small_model(construction))
         trace = inspector.trace(noise(), ablation=vitviz.Ablation(**without) if without else None)
@@ -106,7 +106,7 @@ def test_where_a_score_has_no_such_parts_the_panel_says_why():
     assert list(taken) == ["notes"] and "ablated" in "".join(taken["notes"])
 
 
-def test_the_first_screen_shows_the_head_that_depends_most_on_the_query(trace):
+def test_initial_head_depends_most_on_query(trace):
     found = {}
     for layer in range(3, 8):  # from the middle on
         for head, weights in enumerate(trace.attention(layer)[:, 1:, 1:].double().numpy()):

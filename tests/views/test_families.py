@@ -39,13 +39,13 @@ WITH_TEXT = {"vit_base_patch16_siglip_224", "vit_xsmall_patch16_clip_224"}
 SMALLER = {"vit_base_patch16_sapiens2": (256, 192)}  # its own, 1024 x 768, takes a minute
 
 
-def test_no_family_is_left_out():
+def test_every_family_is_covered():
     assert {family(architecture) for architecture in POSITIONS_DRAWN} == {name for name, _ in FAMILIES}
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("architecture", POSITIONS_DRAWN)
-def test_every_view_is_drawn_or_says_why_not(architecture):
+def test_every_view_is_drawn_or_states_reason(architecture):
     found = looked_into(architecture, SMALLER.get(architecture))
     reasons = {view: reason for view, reason in found.items() if reason != "drawn"}
     expected = {"Positions": "no learned table"} if not POSITIONS_DRAWN[architecture] else {}

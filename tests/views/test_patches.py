@@ -14,8 +14,8 @@ def subject(inspector, trace):
     return ViewContext(inspector, trace)
 
 
-def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_table(subject):
-    """From the weights and the picture: x_p E + bias, then the table's rows behind the class token's."""
+def test_norms_match_embedding_with_and_without_positions(subject):
+    """From the weights and the image: x_p E + bias, then the rows of the table after the class token's."""
     model, trace = subject.inspector.model, subject.trace
     (tall, wide), preprocessing = trace.grid.patch, subject.inspector.preprocessing
     pixels = (trace.view.picture.astype(np.float64) / 255 - preprocessing.mean) / preprocessing.std
@@ -39,7 +39,7 @@ def test_the_norms_are_those_of_the_embedding_without_and_with_the_models_own_ta
 
 @pytest.mark.long
 @pytest.mark.usefixtures("short_training")
-def test_the_scale_of_the_positions_holds_every_two_patches_of_the_whole_film_whichever_step_is_in_view(
+def test_position_scale_covers_all_training_steps(
     short_training,
 ):
     """Of any two different patches; each is wholly like itself, which would say nothing."""

@@ -12,12 +12,12 @@ from vitviz.views.rollout import AUTO, RolloutView
 @pytest.mark.parametrize(
     "pool, told", [("none", "class"), ("class", "class"), ("average", "average"), ("attention", "attention")]
 )
-def test_every_pooling_has_a_word_for_what_is_asked(inspector, trace, pool, told):
+def test_summary_names_auto_query_of_every_pooling(inspector, trace, pool, told):
     read = replace(trace, pool=pool)
     assert RolloutView().summary(ViewContext(inspector, read)) == {"auto": AUTO[told], "pool": pool}
 
 
-def test_the_layers_among_the_numbers_are_the_mean_over_the_heads_of_the_querys_own_row(inspector, trace):
+def test_layer_numbers_are_head_mean_of_query_row(inspector, trace):
     subject, view = ViewContext(inspector, trace), RolloutView()
     for query, token in (("auto", 0), ("7", trace.grid.prefix + 7)):
         settings = view.settings({"query": query}, subject.about)

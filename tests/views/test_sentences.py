@@ -56,7 +56,7 @@ def by_loops(subject, method: str) -> tuple[list[list[int]], list[list[float]]]:
 
 
 @pytest.mark.parametrize("method", ["naclip", "maskclip_kept"])
-def test_map_legend_and_print_are_those_of_plain_loops(subject, method, monkeypatch):
+def test_map_legend_and_print_match_loops(subject, method, monkeypatch):
     count = len(subject.trace.labels)
     own = 7 if count == 3 else 1
     monkeypatch.setattr(sentences, "COLOURS", sentences.COLOURS[:own])
@@ -97,7 +97,7 @@ def test_map_legend_and_print_are_those_of_plain_loops(subject, method, monkeypa
     assert shares == pytest.approx(expected, abs=0.051) and sum(shares) == pytest.approx(100, abs=0.5)
 
 
-def test_a_print_says_of_which_cosine_the_logit_is_made(both):
+def test_print_note_states_cosine_of_logit(both):
     inspector, model = both
     classes = vitviz.text(inspector, ["a cat", "the dog"])
     asked = inspector.with_classes(replace(classes, scale=20.0, bias=-3.0))
@@ -116,7 +116,7 @@ def test_a_print_says_of_which_cosine_the_logit_is_made(both):
 
 
 @pytest.mark.parametrize("tag", ["zh-CN", "ko"])
-def test_a_sentence_that_is_a_word_of_the_page_stays_as_it_was_written(inspector, tag):
+def test_user_sentence_is_not_translated(inspector, tag):
     asked = inspector.with_classes(vitviz.text(inspector, ["Tokens", "the dog"]))
     subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
     title = VIEW.spec(subject, VIEW.settings({"target": "0"}, subject.about), PrintStyle()).rows[0][0].title
@@ -124,7 +124,7 @@ def test_a_sentence_that_is_a_word_of_the_page_stays_as_it_was_written(inspector
     assert figure_frame(subject, "evidence")["written"] == ["Tokens"]
 
 
-def test_it_is_offered_where_there_is_a_choice_and_else_refused(subject, inspector):
+def test_sentence_map_needs_several_sentences(subject, inspector):
     def offered(one):
         controls = {control["name"]: control for control in view_declaration(VIEW, one)["controls"]}
         return "sentences" in dict(controls["show"]["options"]), "least" in controls

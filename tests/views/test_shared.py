@@ -1,4 +1,4 @@
-"""What several views need of a trace is made once, however many ask at once."""
+"""Results that several views share are computed once, even for concurrent requests."""
 
 import threading
 
@@ -16,7 +16,7 @@ def subject(trace) -> ViewContext:
     return ViewContext(None, trace, once=kept.get)
 
 
-def test_four_askers_at_once_measure_once(monkeypatch):
+def test_concurrent_requests_compute_once(monkeypatch):
     made, real = [], analyses.distances
     start, asking = threading.Barrier(4), threading.Semaphore(0)
 
@@ -39,7 +39,7 @@ def test_four_askers_at_once_measure_once(monkeypatch):
     assert len(made) == 1 and len(found) == 4 and all(one is found[0] for one in found)
 
 
-def test_one_that_fails_is_made_again_and_another_is_not_waited_for(monkeypatch):
+def test_failed_computation_is_repeated_without_blocking_others(monkeypatch):
     real, fails = analyses.distances, [True]
 
     def once(trace):

@@ -35,13 +35,13 @@ def item(subject, name, **given):
     return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
-def test_components_are_the_default_and_a_named_panel_is_kept(subject):
+def test_components_are_the_default_panel(subject):
     assert VIEW.settings({}, subject.about)["show"] == "components"
     assert [VIEW.settings({"show": one}, subject.about)["show"] for one in SHOWN] == list(SHOWN)
 
 
 @pytest.mark.parametrize("norm, mean", [("raw", "in"), ("final", "out")])
-def test_what_a_pointer_reads_is_the_cosine_of_two_tokens(subject, norm, mean):
+def test_pointer_value_is_cosine_of_two_tokens(subject, norm, mean):
     trace, first = subject.trace, subject.grid.prefix
     inspector = subject.inspector if norm == "final" else None
     chosen = {"depth": 3, "norm": norm, "mean": mean, "token": first + 20, "pins": f"{first + 20}.0"}
@@ -55,7 +55,7 @@ def test_what_a_pointer_reads_is_the_cosine_of_two_tokens(subject, norm, mean):
     np.testing.assert_allclose(item(subject, "by_depth", **chosen)[3], expected, atol=1e-3)
 
 
-def test_the_last_depth_through_the_final_norm_is_what_the_model_goes_on_with():
+def test_normed_last_layer_matches_model():
     model, seen = small_vit(), []
     model.norm.register_forward_hook(lambda module, given, made: seen.append(made[0].clone()))
     inspector = of_model(model)
@@ -66,7 +66,7 @@ def test_the_last_depth_through_the_final_norm_is_what_the_model_goes_on_with():
         of_model(model, "other").final_norm(trace, 2)
 
 
-def test_a_model_that_norms_the_mean_alone_has_that_norm_and_one_without_says_so():
+def test_final_norm_of_average_pooling_and_missing_norm():
     model = small_vit(global_pool="avg", class_token=False)
     inspector = of_model(model)
     trace = inspector.trace(vitviz.sample_image("coffee"))
@@ -76,7 +76,7 @@ def test_a_model_that_norms_the_mean_alone_has_that_norm_and_one_without_says_so
         inspector.final_norm(trace, 2)
 
 
-def test_a_long_sequence_is_read_line_by_line(subject, monkeypatch):
+def test_long_sequence_is_read_row_by_row(subject, monkeypatch):
     monkeypatch.setattr(view_of_tokens, "WHOLE", subject.grid.tokens - 1)
     assert VIEW.summary(subject) == {"whole": False, "samples": VIEW.summary(subject)["samples"]}
     with pytest.raises(WrongSetting, match="Ask for the line of a token instead"):
@@ -84,7 +84,7 @@ def test_a_long_sequence_is_read_line_by_line(subject, monkeypatch):
     assert item(subject, "line").shape == (subject.grid.tokens,)
 
 
-def test_colours_are_steadier_than_components_one_by_one(subject):
+def test_aligned_colours_vary_less_than_components(subject):
     def jumps(tint):
         colours = item(subject, "tints", tint=tint).astype(float)
         return np.abs(np.diff(colours, axis=0)).mean(axis=(1, 2, 3))
@@ -94,7 +94,7 @@ def test_colours_are_steadier_than_components_one_by_one(subject):
     ).sum()
 
 
-def test_components_are_the_analysiss_and_one_basis_is_one(subject):
+def test_components_match_analysis_for_every_basis(subject):
     found = vitviz.token_components(subject.trace, 5)
     np.testing.assert_allclose(item(subject, "components", depth=5), found.scores[0], atol=1e-5)
     np.testing.assert_allclose(item(subject, "shares", depth=5)[5], found.shares, atol=1e-6)
@@ -109,7 +109,7 @@ def test_components_are_the_analysiss_and_one_basis_is_one(subject):
     np.testing.assert_allclose(taken["components"].reshape(-1, 3), scores, atol=1e-3)
 
 
-def test_norms_sinks_and_heads_are_the_traces_own(subject):
+def test_norms_sinks_and_heads_match_trace(subject):
     trace = subject.trace
     attention = np.stack([trace.attention(block).numpy() for block in range(8)])
     arriving = attention.mean(axis=2)
@@ -132,7 +132,7 @@ def test_norms_sinks_and_heads_are_the_traces_own(subject):
     "model",
     [{"reg_tokens": 4}, {"num_classes": 0}, {"reg_tokens": 2, "class_token": False, "global_pool": "avg"}],
 )
-def test_registers_and_no_classifier(model):
+def test_models_with_registers_or_without_classifier(model):
     inspector = of_model(small_vit(**model))
     trace = inspector.trace(vitviz.sample_image("coffee"))
     subject = ViewContext(inspector, trace, **kept())
@@ -150,14 +150,14 @@ def test_registers_and_no_classifier(model):
     assert len(registers) == model.get("reg_tokens", 0)
 
 
-def test_a_picture_of_few_patches_has_fewer_components(subject):
+def test_few_patches_give_fewer_components(subject):
     inspector = of_model(small_vit(patch_size=32, img_size=32))
     few = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")), **kept())
     assert item(few, "components").tolist() == [[[0, 0, 0]]]
     assert (item(few, "tints") == 128).all()
 
 
-def test_known_numbers_of_genuine_weights():
+def test_norms_of_genuine_weights_match_known_numbers():
     inspector = vitviz.load(
         shared_file("weights/deit_tiny_patch16_224.safetensors"),
         architecture="deit_tiny_patch16_224",

@@ -33,9 +33,7 @@ def item(service, key, name, **given):
 
 
 @pytest.mark.parametrize(("norm", "mean"), [("raw", "out"), ("final", "in")])
-def test_a_patch_of_a_second_photograph_is_compared_with_every_patch(
-    service, keys, traces, inspector, norm, mean
-):
+def test_patch_of_second_image_is_compared_with_every_patch(service, keys, traces, inspector, norm, mean):
     asked = {"depth": 6, "norm": norm, "mean": mean, "other": "chelsea"}
     through = inspector if norm == "final" else None
     across = item(service, keys["coffee"], "across", **asked)
@@ -52,7 +50,7 @@ def test_a_patch_of_a_second_photograph_is_compared_with_every_patch(
     assert (photo == traces["chelsea"].view.picture).all()
 
 
-def test_the_second_may_be_a_photograph_of_ones_own_and_no_one_elses(service, keys, traces, tmp_path):
+def test_second_image_can_be_an_upload_and_unknown_keys_raise(service, keys, traces, tmp_path):
     vitviz.sample_image("chelsea").save(path := tmp_path / "mine.png")
     own = service.pictures.keep_bytes(path.read_bytes())
     found = item(service, keys["coffee"], "facing", other=own, partner=9, depth=6)
@@ -66,7 +64,7 @@ def test_the_second_may_be_a_photograph_of_ones_own_and_no_one_elses(service, ke
     assert np.isnan(item(service, keys["coffee"], "facing")).all(), "none has been chosen"
 
 
-def test_two_photographs_share_one_basis(service, keys, traces):
+def test_two_images_share_one_basis(service, keys, traces):
     both = vitviz.token_components([traces["coffee"], traces["chelsea"]], 6)
     for i, (name, other) in enumerate((("coffee", "chelsea"), ("chelsea", "coffee"))):
         asked = {"basis": "photo", "other": other}
@@ -88,7 +86,7 @@ def test_two_checkpoints_share_one_basis_where_their_widths_agree(service, keys,
         np.testing.assert_allclose(found, both.scores[i], atol=2e-4)
 
 
-def test_a_patch_has_one_colour_in_whichever_figure_it_stands(service, keys, tmp_path):
+def test_shared_basis_colours_do_not_depend_on_image_order(service, keys, tmp_path):
     """The same picture twice is the same colours twice, whoever comes first."""
     again = service.pictures.keep_bytes(service.image(keys["coffee"], "upload"))
     copy = service.look(again, "vitviz-tiny")
@@ -98,7 +96,7 @@ def test_a_patch_has_one_colour_in_whichever_figure_it_stands(service, keys, tmp
 
 
 @pytest.mark.sweep
-def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(service, keys):
+def test_training_steps_share_one_basis_without_flips(service, keys):
     names = [one.name for one in service.checkpoints.moments("vitviz-tiny")]
     steps = [service.look(service.pictures.sample("coffee"), name) for name in names]
     all_of_them = [service.subject(step).trace for step in steps]
@@ -114,13 +112,13 @@ def test_all_steps_of_a_training_share_one_basis_and_do_not_flip(service, keys):
     assert 1 < jumps("film") < 0.8 * jumps("own"), "neighbouring frames are as alike as their tokens are"
 
 
-def test_what_is_not_there_to_share_with_is_said(service, keys, tmp_path):
+def test_missing_partner_of_basis_raises(service, keys, tmp_path):
     for basis, said in (("beside", "no second checkpoint"), ("photo", "no second image")):
         with pytest.raises(WrongSetting, match=said):
             item(service, keys["coffee"], "tints", basis=basis)
 
 
-def test_another_width_has_no_basis_in_common(service, keys, tmp_path):
+def test_checkpoints_of_other_width_share_no_basis(service, keys, tmp_path):
     from tests.engine.small_models import small_vit
     from tests.views.helpers import of_model
     from vitviz.views import ViewContext
@@ -135,7 +133,7 @@ def test_another_width_has_no_basis_in_common(service, keys, tmp_path):
         VIEW.item(pair, "tints", VIEW.settings({"basis": "film"}, pair.about))
 
 
-def test_what_is_taken_home_and_asked_by_programs_has_it_too(service, keys, inspector, traces):
+def test_export_and_endpoint_use_shared_basis(service, keys, inspector, traces):
     import io
 
     given = {"show": "similarity", "other": "chelsea", "partner": "77", "depth": "6"}

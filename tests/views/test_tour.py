@@ -23,7 +23,7 @@ def plain():
     return subject(small_vit())
 
 
-def test_the_numbers_of_a_plain_model_stand_in_its_equations(plain):
+def test_equations_contain_numbers_of_model(plain):
     said = spoken(plain)
     assert "4 × 4 = 16 patches of 8 × 8" in said["patches"] and "= 32·32 / 8^{2} = 16" in said["patches"]
     assert "8 · 8 · 3 = 192 numbers" in said["flatten"] and "ℝ^{192×128}" in said["embedding"]
@@ -35,7 +35,7 @@ def test_the_numbers_of_a_plain_model_stand_in_its_equations(plain):
     assert "no names" in said["probabilities"] and not any("ot applicable" in text for text in said.values())
 
 
-def test_a_hybrid_shows_no_filters_over_pixels():
+def test_hybrid_model_has_no_pixel_filters():
     of = subject(perturbed("vit_tiny_r_s16_p8_224"))
     said = spoken(of)
     assert (
@@ -48,7 +48,7 @@ def test_a_hybrid_shows_no_filters_over_pixels():
         item(of, "filter", number=0)
 
 
-def test_a_filter_times_a_patch_is_a_number_of_the_embedding(plain):
+def test_filter_product_equals_embedding_entry(plain):
     assert TOUR.summary(plain)["filters"] is True
     weights = item(plain, "filter", number=5).astype(float)
     pixels = (
@@ -69,7 +69,7 @@ def six(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def test_a_weight_can_be_recomputed_from_six_digits(plain):
+def test_attention_weight_is_reproducible_from_six_digits(plain):
     """As a student would: from q, k, the scale and the sum, each as the page shows it."""
     for layer, head, token in ((1, 1, 0), (2, 2, 9)):
         shown = unpacked(plain, "worked", layer=layer, head=head, token=token)
@@ -85,7 +85,7 @@ def test_a_weight_can_be_recomputed_from_six_digits(plain):
         ) == pytest.approx(1)
 
 
-def test_the_answer_is_worked_out_to_the_traces_probabilities(plain):
+def test_worked_prediction_matches_trace_probabilities(plain):
     found, logits = unpacked(plain, "answer"), plain.trace.logits.double()
     assert found["read"] == pytest.approx(plain.trace.tokens[-1][0].tolist(), rel=1e-6)
     for row, (name, probability) in zip(found["top"], plain.trace.top(5), strict=True):
@@ -99,7 +99,7 @@ def test_the_answer_is_worked_out_to_the_traces_probabilities(plain):
 
 
 @pytest.mark.parametrize("score", ["softmax", "sigmoid"])
-def test_sentences_are_worked_out_as_they_are_scored(plain, score):
+def test_worked_sentence_scores_match_scoring(plain, score):
     vectors = torch.randn(7, len(plain.trace.logits), generator=torch.Generator().manual_seed(1))
     classes = vitviz.Classes([f"sentence {n}" for n in range(7)], vectors, score=score, scale=20.0)
     asked = plain.inspector.with_classes(classes)
@@ -119,12 +119,12 @@ def test_sentences_are_worked_out_as_they_are_scored(plain, score):
     assert ("its own sigmoid" in said["probabilities"]) == (score == "sigmoid")
 
 
-def test_two_heads_are_not_drawn_as_one():
+def test_two_classifier_heads_show_no_single_weights():
     found = unpacked(subject(small_vit("deit_tiny_distilled_patch16_224")), "answer")
     assert found["read"] is None and "weights" not in found["top"][0] and found["top"][0]["logit"]
 
 
-def test_the_experiment_tells_what_was_measured(plain):
+def test_experiment_step_states_measured_numbers(plain):
     found = unpacked(plain, "experiment", seed=2)
     trace = plain.inspector.experiment(plain.trace.view, shuffle=2, positions=False)
     assert found["answers"]["both"]["top"] == [[name, pytest.approx(p)] for name, p in trace.top(3)]
@@ -141,7 +141,7 @@ def test_the_experiment_tells_what_was_measured(plain):
             item(plain, "experiment", seed=seed)
 
 
-def test_without_a_classifier_descriptions_are_compared():
+def test_tour_without_classifier_compares_embeddings():
     of = subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32))
     found = unpacked(of, "experiment", seed=1)
     assert found["answers"]["both"]["top"] == [] and found["answers"]["zeroed"]["likeness"] == pytest.approx(
@@ -151,7 +151,7 @@ def test_without_a_classifier_descriptions_are_compared():
     assert answer["classes"] == 0 and "top" not in answer and len(answer["y"]) == 768
 
 
-def test_heads_norms_and_numbers_are_the_traces(plain):
+def test_heads_and_norms_match_trace(plain):
     np.testing.assert_allclose(
         item(plain, "heads", layer=2, token=3), plain.trace.attention(1)[:, 3], atol=1e-6
     )
@@ -170,7 +170,7 @@ def test_heads_norms_and_numbers_are_the_traces(plain):
     np.testing.assert_array_equal(numbers["logits"], plain.trace.logits)
 
 
-def test_the_sum_can_be_done_by_hand_and_is_the_models_logit(plain):
+def test_listed_terms_sum_to_logit(plain):
     found, trace = unpacked(plain, "sum"), plain.trace
     first = int(trace.logits.argmax())
     account = vitviz.logit_attribution(plain.inspector, trace, first)
@@ -185,7 +185,7 @@ def test_the_sum_can_be_done_by_hand_and_is_the_models_logit(plain):
     assert "2 layers × 2 heads: 4 contributions" in said["sum"] and "1 of 4 heads" in said["without"]
 
 
-def test_without_the_largest_head_the_answers_are_those_of_a_pass_without_it(plain):
+def test_predictions_without_largest_head_match_ablated_pass(plain):
     found = unpacked(plain, "without")
     head = found["lines"][0]
     lost = Ablation(heads=[(head["layer"] - 1, head["head"] - 1)])
@@ -215,7 +215,7 @@ def _refuse():
     raise UnsupportedModel("it does not add up")
 
 
-def test_a_path_back_is_followed_by_writers_to_the_patch_that_gives_most(plain):
+def test_path_follows_writers_to_strongest_patch(plain):
     found, trace, model = unpacked(plain, "path"), plain.trace, plain.inspector.model
     first, head = int(trace.logits.argmax()), unpacked(plain, "sum")["lines"][0]
     layer, number = head["layer"] - 1, head["head"] - 1

@@ -1,4 +1,4 @@
-"""The tour's map draws what a checkpoint has, with the numbers of its trace and of its modules."""
+"""Tour diagram: blocks that the checkpoint has, with the numbers of its trace and modules."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def drawn(of) -> dict[str, tuple[str, str, bool]]:
     }
 
 
-def test_a_plain_models_numbers_are_those_of_its_trace():
+def test_diagram_numbers_match_trace_of_plain_model():
     of = subject(small_vit())
     trace, model, blocks = of.trace, of.inspector.model, drawn(of)
     tokens, width = trace.tokens[0].shape
@@ -62,7 +62,7 @@ def test_a_plain_models_numbers_are_those_of_its_trace():
         ("vit_tiny_patch16_224", {"global_pool": "map"}, [["class", 1]], "y: attention pooling"),
     ],
 )
-def test_the_sequence_and_what_is_read_of_it_are_the_models(name, changes, front, read):
+def test_diagram_shows_sequence_and_readout_of_model(name, changes, front, read):
     of = subject(small_vit(name, **changes))
     diagram, blocks = TOUR.summary(of)["diagram"], drawn(of)
     before = sum(count for _, count in front)
@@ -72,7 +72,7 @@ def test_the_sequence_and_what_is_read_of_it_are_the_models(name, changes, front
     assert blocks["token"] == ((tokens, "", True) if front else ("No class token", tokens, False))
 
 
-def test_without_a_classifier_the_figure_ends_at_y():
+def test_diagram_without_classifier_ends_at_y():
     blocks = drawn(subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32)))
     assert blocks["readout"] == ("y: attention pooling", "768", True)
     assert blocks["probabilities"] == ("No classifier", "", False)

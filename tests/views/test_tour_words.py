@@ -1,4 +1,4 @@
-"""The tour's words for what models do otherwise than the paper's, and that translators know each."""
+"""Tour texts for models that differ from the paper's, all known to translators."""
 
 import json
 import re
@@ -18,7 +18,7 @@ def plain():
     return subject(small_vit())
 
 
-def test_siglip_has_no_class_token_and_no_classifier():
+def test_siglip_texts_mention_no_class_token_or_classifier():
     said = spoken(subject(perturbed("vit_base_patch16_siglip_224", depth=1, img_size=32)))
     assert (
         "Not applicable to this model, because it has no class token" in said["token"]
@@ -44,7 +44,7 @@ def test_siglip_has_no_class_token_and_no_classifier():
         ("vit_tiny_patch16_224", {"pos_embed": "none"}, "no information", False),
     ],
 )
-def test_positions_that_are_no_table_are_not_called_one(name, options, kind, adds):
+def test_other_position_encodings_are_not_called_a_table(name, options, kind, adds):
     of = subject(perturbed(name, depth=1, **options))
     said = spoken(of)["positions"]
     assert (
@@ -57,7 +57,7 @@ def test_positions_that_are_no_table_are_not_called_one(name, options, kind, add
     assert not TOUR.summary(of)["zeroable"]
 
 
-def test_what_else_models_do_differently_is_said():
+def test_other_model_differences_are_stated():
     beit = spoken(subject(perturbed("beit_base_patch16_224", depth=1)))
     assert (
         "does not read it" in beit["token"]
@@ -88,7 +88,7 @@ def test_what_else_models_do_differently_is_said():
     )
 
 
-def test_each_way_of_reading_has_its_own_words():
+def test_every_readout_has_its_own_text():
     largest = spoken(subject(small_vit(global_pool="max")))
     assert (
         "does not read it, though: it reads the largest" in largest["token"]
@@ -120,7 +120,7 @@ def test_each_way_of_reading_has_its_own_words():
     )
 
 
-def test_texts_are_keys_and_formulas_are_plain(plain):
+def test_tour_texts_use_known_placeholders_and_no_html(plain):
     for step in TOUR.summary(plain)["steps"]:
         for text in (*step["said"], *step["shapes"], step["attempt"]):
             assert set(re.findall(r"\{(\w+)\}", text)) <= set(step["values"]) and "<" not in text
@@ -138,7 +138,7 @@ def test_texts_are_keys_and_formulas_are_plain(plain):
         ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"}),
     ],
 )
-def test_every_text_is_known_to_translators(name, changes):
+def test_every_tour_text_is_translatable(name, changes):
     known = set(tour_texts())
     for step in TOUR.summary(subject(small_vit(name, **changes)))["steps"]:
         assert {step["title"], *step["said"], *step["shapes"], step["attempt"]} <= known

@@ -1,4 +1,4 @@
-"""The view of maps on trial: each method asked by itself makes the trial that all of them make together."""
+"""Faithfulness view: separate evaluations of methods equal the joint evaluation."""
 
 import csv
 import io
@@ -45,13 +45,13 @@ def asked(subject, name, **given):
     )
 
 
-def test_every_method_is_asked_about_once_and_has_a_title():
+def test_every_method_is_listed_once_with_a_title():
     assert sorted(ORDER) == sorted(vitviz.METHODS) == sorted(TITLES) and ORDER[0] == "random"
 
 
 @pytest.mark.parametrize("left_out", range(5))
-def test_groups_hold_each_method_once_and_no_other_kind_whatever_their_number(monkeypatch, left_out):
-    """Fewer usual methods move every later border between groups."""
+def test_groups_partition_methods_by_kind(monkeypatch, left_out):
+    """Fewer usual methods shift every later group boundary."""
     usual = [name for name in ORDER if name not in DENSE]
     monkeypatch.setattr(view, "ORDER", (*usual[: len(usual) - 2 - left_out], *DENSE, *usual[-2:]))
     groups = list(dict.fromkeys(map(view.method_group, view.ORDER)))
@@ -62,7 +62,7 @@ def test_groups_hold_each_method_once_and_no_other_kind_whatever_their_number(mo
     assert len(groups) == few + 3, "as few as can be, and chance and the expensive ones by themselves"
 
 
-def test_one_after_the_other_is_what_all_together_are(subject, whole):
+def test_separate_evaluations_equal_joint_evaluation(subject, whole):
     together = vitviz.faithfulness(subject.inspector, subject.trace, CLASS, methods=FEW)
     assert [row["method"] for row in together.rows()] == [row["method"] for row in whole.rows()]
     for name in FEW:
@@ -72,7 +72,7 @@ def test_one_after_the_other_is_what_all_together_are(subject, whole):
     assert whole.chance() == pytest.approx(together.chance(), abs=1e-4)
 
 
-def test_what_travels_is_the_trial(subject, whole):
+def test_items_equal_evaluation(subject, whole):
     one = asked(subject, "tried", target=str(CLASS), method="chefer")
     for side, panel in zip(
         ("most", "least"), asked(subject, "panels", target=str(CLASS), method="chefer"), strict=True
@@ -90,7 +90,7 @@ def test_what_travels_is_the_trial(subject, whole):
     assert np.shape(alike) == (5, 5) and np.diag(alike).tolist() == [1] * 5
 
 
-def test_in_chance_s_band_run_19_of_20_maps_and_no_share_below_nothing(whole):
+def test_random_band_is_95_percent_and_nonnegative(whole):
     low, high = compute.chance_band(whole, "most", "logit")
     draws = np.array([draw.most["logit"].numpy() for draw in whole.draws])
     t9 = 2.262157 * (1 + 1 / 10) ** 0.5  # Student's t with 9 degrees of freedom at 97.5 %, from a table
@@ -101,7 +101,7 @@ def test_in_chance_s_band_run_19_of_20_maps_and_no_share_below_nothing(whole):
         assert min(low) >= 0 and max(high) <= 1 and all(a <= b for a, b in zip(low, high, strict=True))
 
 
-def test_numbers_and_table_are_those_of_the_trial(whole):
+def test_numbers_and_table_match_evaluation(whole):
     arrays = compute.result_arrays(whole)
     names = arrays["methods"].tolist()
     assert arrays["maps"].shape == (5, 4, 4) and arrays["curves"].shape == (5, 2, 3, 11)
@@ -115,7 +115,7 @@ def test_numbers_and_table_are_those_of_the_trial(whole):
     assert {row["reason"] for row in rows} == {""}
 
 
-def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(whole):
+def test_table_lists_inapplicable_methods_last_with_reason(whole):
     reason = "mine: not applicable, because no attention has a gradient."
     part = whole.part("random")
     refused = replace(whole, refused={"grad_cam": reason})
@@ -128,7 +128,7 @@ def test_the_table_names_what_does_not_apply_with_the_reason_below_all_ranks(who
     assert replace(part, curves={}, refused={"chefer": reason}).rows()[0]["reason"] == reason
 
 
-def test_another_class_and_what_knows_no_class(subject, whole):
+def test_class_sensitivity_of_methods(subject, whole):
     name, found = compute.class_sensitivity_column(subject, CLASS, ["rollout", "ledger"])
     order = subject.trace.logits.argsort(descending=True).tolist()
     assert name == subject.trace.named(next(one for one in order if one != CLASS))
@@ -146,7 +146,7 @@ def test_another_class_and_what_knows_no_class(subject, whole):
     )
 
 
-def test_verdicts_are_sentences(whole):
+def test_verdict_texts(whole):
     from vitviz.analyses.faithfulness.ranking import tied_methods_text, verdict_text
 
     tied = replace(whole, curves={**whole.curves, "chefer": whole.curves["ledger"]})
@@ -167,7 +167,7 @@ def made_part(whole, name):
     return replace(whole, maps={name: whole.maps[name]}, curves={name: whole.curves[name]})
 
 
-def test_what_does_not_exist_is_refused(subject):
+def test_unknown_method_or_class_raises(subject):
     with pytest.raises(Unknown, match="expected one of random"):
         asked(subject, "tried", method="lime")
     with pytest.raises(WrongSetting, match="a class from 0 to 6"):
@@ -176,7 +176,7 @@ def test_what_does_not_exist_is_refused(subject):
     assert "full model" in VIEW.unsupported(ViewContext(subject.inspector, trace))
 
 
-def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
+def test_stopped_evaluation_is_not_cached_as_rejected(subject, monkeypatch):
     from vitviz.traces import cancellation
 
     with cancellation.when(lambda: True), pytest.raises(Stopped):
@@ -184,7 +184,7 @@ def test_what_is_stopped_is_not_remembered_as_refused(subject, monkeypatch):
     assert "chefer" in compute.evaluate_method(subject, 2, "dropped", "chefer").curves
 
 
-def test_a_reason_keeps_its_sentence(subject, monkeypatch):
+def test_rejection_reason_is_kept(subject, monkeypatch):
     from vitviz.analyses import saliency
     from vitviz.errors import UnsupportedModel
     from vitviz.traces.localized_text import not_applicable
@@ -198,7 +198,7 @@ def test_a_reason_keeps_its_sentence(subject, monkeypatch):
     assert told["refused"]["values"]["reason"]["text"] == "no attention has a gradient"
 
 
-def test_a_map_with_ties_is_the_mean_of_its_orders_and_one_without_has_one(inspector, trace):
+def test_tied_map_averages_its_orders(inspector, trace):
     passes = compute.passes_of(ViewContext(inspector, trace), CLASS)
     tied, single = torch.zeros(14, 14), torch.arange(196.0).view(14, 14)
     from vitviz.analyses.faithfulness.curves import removal_curves

@@ -1,4 +1,4 @@
-"""The trial over a set of pictures, as the view tells it: the survey's own numbers, and JSON without NaN."""
+"""Faithfulness view over a set of images: numbers of the survey, and JSON without NaN."""
 
 import csv
 import io
@@ -44,7 +44,7 @@ def asked(subject, **given):
 
 
 @pytest.mark.parametrize("score", ["probability", "kept", "logit"])
-def test_the_rows_are_where_the_survey_says_that_methods_stand(subject, score):
+def test_rows_match_survey_ranking(subject, score):
     for place, protocol in enumerate(("mean", "black")):
         told = asked(subject, patches_as=protocol, score=score)
         expected = ranking_rows(subject.survey, place, score)
@@ -76,7 +76,7 @@ def test_one_picture_has_no_error_and_no_order(inspector):
     assert {row["rank"] for row in told["rows"]} == {1} and not any(r["beats_chance"] for r in told["rows"])
 
 
-def test_what_is_taken_home_is_the_same_by_every_score(subject):
+def test_export_matches_ranking_for_every_score(subject):
     settings = VIEW.settings({"patches_as": "black", "score": "logit"}, subject.about)
     arrays = VIEW.numbers(subject, settings)
     rows = list(csv.DictReader(io.StringIO(VIEW.file(subject, "trial.csv", settings).decode())))
@@ -93,7 +93,7 @@ def test_what_is_taken_home_is_the_same_by_every_score(subject):
         assert np.ndim(arrays[name]) == len(VIEW.arrays[name].split())
 
 
-def test_a_set_and_a_picture_are_not_mistaken_for_each_other(inspector, subject):
+def test_set_and_image_have_separate_items(inspector, subject):
     picture = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")))
     with pytest.raises(Unknown, match="for one image only"):
         VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
@@ -110,7 +110,7 @@ def row(method, rank, beats):
     return {"method": method, "rank": rank, "beats_chance": beats}
 
 
-def test_the_verdict_names_who_cannot_be_told_from_the_first():
+def test_verdict_lists_methods_tied_with_the_first():
     rows = [row("centre", 1, True), row("ledger", 1, True), row("chefer", 2, True), row("random", 4, False)]
     assert verdict_text_over_images(rows, 40) == (
         "Over 40 images, Blob in the centre ranks first, statistically tied with Logit attribution."
@@ -134,7 +134,7 @@ def test_how_a_set_is_looked_at_is_checked():
     )
 
 
-def test_a_method_without_a_rank_is_told_with_its_reason(inspector, trace, subject, monkeypatch):
+def test_unranked_method_is_listed_with_reason(inspector, trace, subject, monkeypatch):
     make_inapplicable(monkeypatch, "rollout", trace)
     pictures = [vitviz.sample_image(name) for name in ("chelsea", "coffee")]
     other = ViewContext(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
