@@ -124,8 +124,9 @@ function skipped(named, count, broad, pitch) {
 }
 
 /**
- * The space of a chart of this size over the ranges x and y; sizes at zoom 1 are multiplied by the zoom. `up`
- * and `along` are the ticks, `label` the lines of the x axis's name, centred at `middle` and scaled by `fits`.
+ * The space of a chart of this size over the ranges x and y; sizes at zoom 1 are multiplied by the zoom.
+ * `up` and `along` are the ticks, `label` the lines of the x axis's name, centred at `middle` and scaled by
+ * `fits`.
  */
 export function spaceOf({ zoom }, /** @type {Chart} */ figure, width, height, { x, y }) {
   const up = places(figure.y_ticks, y, { percent: figure.percent, count: 5 });
