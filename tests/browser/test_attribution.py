@@ -71,7 +71,7 @@ CELL = """([row, col]) => {
 }"""
 
 
-def test_a_head_is_clicked_ablated_and_restored_beside_the_changed_prediction(open_page):
+def test_clicked_head_is_ablated_and_restored(open_page):
     page = open_page("?sample=coffee&tab=evidence", 1280, 720, wait=False)
     key = ready(page, "evidence").split("/")[0]
     view, tip = page.locator("#vitviz-evidence"), page.locator(".vv-tip")

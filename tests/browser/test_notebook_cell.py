@@ -85,7 +85,7 @@ def test_layer_slider_shows_attention_of_that_layer(open_cell, traced):
     assert abs(expected - trace.attention(0)[0, 7, 1:].sum().item()) > 0.003, "the two layers do not differ"
 
 
-def test_settings_without_stored_data_show_an_error_and_keep_the_figure(open_cell, traced):
+def test_setting_without_stored_data_shows_error_and_keeps_figure(open_cell, traced):
     inspector, trace = traced
     _, frame = open_cell(
         vitviz.show("rollout", inspector, trace, live=["fusion"], language="ko", discard=0.5)

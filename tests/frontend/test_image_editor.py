@@ -29,7 +29,7 @@ FREE = {"rect": [2, 4, 5, 7], "outline": [[2, 4], [6, 4], [6, 10]], "pasted": Fa
         ),
     ],
 )
-def test_commands_are_what_python_reads(node, expression, expected):
+def test_editor_commands_match_python_strokes(node, expression, expected):
     found = node(COMMANDS, expression, cut=CUT, free=FREE)
     assert found == expected == ImageEdits.parse(found).text()
 
@@ -58,7 +58,7 @@ def test_regions_lie_within_the_image(node):
 
 
 @pytest.mark.processes
-def test_a_refused_step_is_taken_back_and_undone_ones_return(node):
+def test_rejected_step_is_reverted_and_undone_steps_return(node):
     script = """(() => {
       const asked = [];
       const history = editHistory((edits) => asked.push(edits));

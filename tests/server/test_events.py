@@ -26,11 +26,11 @@ def sent_by_python(service) -> set[str]:
 
 
 @pytest.mark.parametrize("forbidden", [r"\bCustomEvent\(", r"['`\"]vitviz:"])
-def test_only_one_script_makes_events_or_knows_their_prefix(forbidden):
+def test_event_prefix_and_constructor_occur_in_one_script(forbidden):
     assert [path.name for path, text in SOURCES.items() if re.search(forbidden, text)] == ["events.js"]
 
 
-def test_every_declared_event_is_sent_and_listened_to(service):
+def test_declared_events_have_senders_and_listeners(service):
     assert len(DECLARED) == 16
     assert names("listen") == DECLARED
     assert names("send") | sent_by_python(service) == DECLARED

@@ -64,7 +64,7 @@ def occupied_readers(work: WorkQueue):
         yield work.turns._lines[READING]
 
 
-def test_computing_routes_wait_for_a_turn_and_static_ones_do_not(page, service, key, monkeypatch):
+def test_only_computing_routes_wait_for_a_turn(page, service, key, monkeypatch):
     monkeypatch.setattr(lessons, "lesson_zip", lambda *given: b"zip")
     without_turn, answers = set(), {}
     with ThreadPoolExecutor(20) as threads:

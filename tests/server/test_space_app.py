@@ -27,7 +27,7 @@ def post_json(page: Visitor, what: str, **more) -> dict:
 
 
 @pytest.mark.processes
-def test_app_on_space_runs_passes_in_forks_and_streams_on_cpu(tmp_path):
+def test_space_runs_passes_in_forks_and_streams_on_cpu(tmp_path):
     from gradio_client import Client
 
     with socket.socket() as probe:
