@@ -29,6 +29,7 @@ from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.text import reads_text
 from vitviz.errors import UnsupportedModel
 from vitviz.views import VIEWS, Needs, ViewContext
+from vitviz.views.routes import parse_settings
 
 OF_ONE = [view for view in VIEWS if view.needs is not Needs.SET]  # a set would need twenty passes each
 
@@ -130,10 +131,10 @@ def looked_into(architecture: str, smaller: tuple[int, int] | None = None) -> di
         reason = view.unsupported(subject)
         if reason is None:
             view.summary(subject)
-            if view.on_request:  # hundreds of passes; tests/engine covers every construction
+            if view.scope.on_request:  # hundreds of passes; tests/engine covers every construction
                 found[view.title] = "drawn"
                 continue
-            for name, array in view.numbers(subject, view.settings({}, subject.about)).items():
+            for name, array in view.numbers(subject, parse_settings(view, {}, subject.about)).items():
                 if array.dtype.kind == "f" and not name.startswith("norm_after"):
                     assert np.isfinite(array).all(), f"{view.slug}: {name} is not finite"
         found[view.title] = reason or "drawn"

@@ -85,7 +85,7 @@ def flatten(value: Any) -> Iterator[float | str]:
 def variations(view: View, about: Any) -> Iterator[tuple[str, Control | None, dict[str, str]]]:
     """Yield a view's default settings, then each control at each of its options, or at both of its bounds."""
     yield "default", None, {}
-    if view.on_request:  # takes minutes per setting
+    if view.scope.on_request:  # takes minutes per setting
         return
     for place, control in enumerate(view.controls):
         if isinstance(control, Choice):

@@ -20,13 +20,16 @@ import difflib
 import itertools
 import json
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
 import vitviz
 from vitviz.server.page.page_renderer import PAIRS
 from vitviz.traces.grid import Grid
-from vitviz.views import ORDER, VIEWS
+from vitviz.views import ORDER, VIEWS, Choice, View
+from vitviz.views.printing import is_mapped, map_item
+from vitviz.views.tour import steps
 from vitviz.views.tour.facts import Facts
 from vitviz.views.tour.steps import tour_steps
 
@@ -163,15 +166,31 @@ def findings_of_a_check() -> set[str]:
     return found
 
 
+def declared(view: View) -> set[str]:
+    """The English texts that a view declares."""
+    words = {text for name, text in vars(view.words).items() if name != "cites"}
+    extra = getattr(sys.modules[type(view).__module__], "EXTRA_TEXTS", ())
+    found = {view.title, view.export.unprinted, *words, *extra, *(file.label for file in view.export.files)}
+    if is_mapped(view):
+        found |= {map_item(view).description} if map_item(view) else set()
+    for control in view.controls:
+        found |= {control.label, control.info}
+        if isinstance(control, Choice) and control.label:
+            found |= {text for _, text in (*control.options, *control.of_values)}
+    return found - {""}
+
+
 @cache
 def said_in() -> dict[str, set[str]]:
     """Folder -> the English texts that are said there."""
-    folders = {f"views/{view.slug}": view.texts() | written_in(HOME / "views" / view.slug) for view in VIEWS}
+    folders = {
+        f"views/{view.slug}": declared(view) | written_in(HOME / "views" / view.slug) for view in VIEWS
+    }
     for view in VIEWS:  # what their figures for print say
         folders[f"views/{view.slug}"] |= python_texts(HOME / "views" / view.slug, sentences=False)
-    folders["views/tour"] |= tour_texts()
+    folders["views/tour"] |= {*tour_texts(), *steps.tour_texts()}
     folders["frontend"] = written_in(HOME / "frontend") | {"class", "distillation"}  # names of prefix tokens
-    for said_of_all in ("base.py", "printing.py", "shared.py"):
+    for said_of_all in ("availability.py", "base.py", "printing.py", "shared.py"):
         folders["frontend"] |= python_texts(HOME / "views", said_of_all)
     folders["frontend"] |= python_texts(HOME / "charts", "chart.py")
     folders["server/i18n"] = (

@@ -12,6 +12,8 @@ from vitviz import Ablation, analyses
 from vitviz.analyses.example import example_trace
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
+from vitviz.views.availability import refusal
+from vitviz.views.routes import parse_settings
 
 GRID, KEPT = Grid(3, 4, (4, 2), ("class",)), (1, 2, 5, 6, 8, 9, 10)
 POSITIONS = [0, *(1 + patch for patch in KEPT)]
@@ -131,4 +133,4 @@ def test_views_of_every_patch_reject_removed_patches(inspector):
     for view in VIEWS:
         if view.slug not in rejecting:
             view.summary(subject)
-            assert view.numbers(subject, view.settings({}, subject.about))
+            assert view.numbers(subject, parse_settings(view, {}, subject.about))

@@ -14,7 +14,7 @@ def test_axe_finds_no_serious_violation_in_any_view(open_page):
     for view in VIEWS:
         open_tab(page, view.title)
         ready(page, view.slug)
-        if view.averages:
+        if view.scope.averages:
             fold = page.locator(".vv-set-fold")
             fold.click() if fold.get_attribute("aria-expanded") == "false" else None
             expect(page.locator(".vv-set .vv-go")).to_be_visible()

@@ -27,7 +27,8 @@ from vitviz.export.figure import view_contexts
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import VIEWS, Choice
 from vitviz.views.languages import translate
-from vitviz.views.printing import PrintStyle
+from vitviz.views.printing import PrintStyle, figure_spec, is_printable
+from vitviz.views.routes import parse_settings
 
 pytestmark = pytest.mark.usefixtures("cached_sample_survey")
 # options that need another model, a second checkpoint or image, an edited image or a training history
@@ -67,7 +68,7 @@ def charts_of(small_model, view, given) -> list[Chart | Matrix]:
     _, subject = view_contexts(view.slug, *small_model)
     settings = view.settings(given, subject.about)
     chart = view.chart(subject, settings)
-    rows = view.spec(subject, settings, PrintStyle(detail=True)).rows if view.printable else ()
+    rows = figure_spec(view, subject, settings, PrintStyle(detail=True)).rows if is_printable(view) else ()
     panels = [one for row in rows for one in row if isinstance(one, Chart | Matrix)]
     return panels if chart is None else [chart, *panels]
 

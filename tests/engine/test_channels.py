@@ -19,6 +19,7 @@ from tests.engine.small_models import perturbed
 from vitviz.errors import AssumedWarning, CheckpointError, ImageError, UnsupportedModel, VitvizError
 from vitviz.export.figure import upright_upload
 from vitviz.views import VIEWS, Needs, ViewContext
+from vitviz.views.routes import parse_settings
 
 CHANNELS = (1, 2, 4, 13)
 SIDE = 32
@@ -178,7 +179,7 @@ def test_image_and_filters_show_selected_bands(channels, bands, shown):
     np.testing.assert_allclose(trace.view.picture, np.rint(255 * image[..., shown]), atol=1)
     view = next(view for view in VIEWS if view.slug == "filters")
     subject = ViewContext(inspector, trace)
-    raw = view.item(subject, "raw", view.settings({}, subject.about))
+    raw = view.item(subject, "raw", parse_settings(view, {}, subject.about))
     order = inspector.patch_filters().flatten(1).norm(dim=1).argsort(descending=True)
     np.testing.assert_array_equal(raw, inspector.patch_filters()[order].permute(0, 2, 3, 1)[..., shown])
     assert f"channels: {channels}." in view.summary(subject)["note"]
@@ -195,8 +196,8 @@ def test_every_view_is_drawn_or_rejected_with_reason(build, channels):
         try:
             if view.unsupported(subject) is None:
                 view.summary(subject)
-                if not view.on_request:
-                    for array in view.numbers(subject, view.settings({}, subject.about)).values():
+                if not view.scope.on_request:
+                    for array in view.numbers(subject, parse_settings(view, {}, subject.about)).values():
                         assert array.dtype.kind != "f" or not np.isinf(array).any()
                 continue
         except UnsupportedModel:

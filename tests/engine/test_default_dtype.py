@@ -13,6 +13,7 @@ from tests.engine.models.custom_vits import CustomViT, SeparateMatrices
 from tests.engine.small_models import perturbed, save_model
 from vitviz.engine.defaults import in_float32
 from vitviz.views import VIEWS, ViewContext
+from vitviz.views.routes import parse_settings
 
 IMAGE = np.random.default_rng(0).integers(0, 255, (80, 60, 3), dtype=np.uint8)
 # Rotary tables and tables of relative positions are computed when the model is built,

@@ -25,6 +25,7 @@ from vitviz.server.api.endpoints import PUBLIC, Endpoints, endpoint, views_with_
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
 from vitviz.surveys.measures import MEASURES
 from vitviz.views import VIEWS, Needs, ViewContext
+from vitviz.views.routes import parse_settings
 from vitviz.views.trial import compute
 
 REAL = torch.cuda.is_available()

@@ -16,6 +16,7 @@ from vitviz.errors import UnsupportedModel
 from vitviz.server.options import ServiceSettings
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.views import VIEWS
+from vitviz.views.routes import parse_settings
 
 (VIEW,) = [view for view in VIEWS if view.slug == "filters"]
 

@@ -13,6 +13,7 @@ from vitviz.errors import Stopped, VitvizError
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.traces import cancellation
 from vitviz.views import trial as view
+from vitviz.views.routes import parse_settings
 
 SHAPE = (3, 4)
 

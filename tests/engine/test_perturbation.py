@@ -15,6 +15,7 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
 from vitviz.views.experiment import PerturbationsView
+from vitviz.views.routes import parse_settings
 
 WAYS_BY_KIND = {"drop": ["dropped", "black"], "shuffle": ["shuffled"]}
 

@@ -19,6 +19,7 @@ from vitviz.charts.mpl.spec import FigureSpec, Legend, Map, Scale, TextTable
 from vitviz.errors import Stopped, VitvizError
 from vitviz.export.animation import HELD
 from vitviz.views import VIEWS
+from vitviz.views.printing import is_printable
 
 pytestmark = pytest.mark.usefixtures("short_training")
 WIDTH, SECONDS = 480, 0.3

@@ -21,6 +21,7 @@ from vitviz.charts.chart import Chart
 from vitviz.engine.images import opening
 from vitviz.errors import VitvizError
 from vitviz.views import VIEWS
+from vitviz.views.printing import is_printable
 
 ROOT = Path(__file__).parents[2]
 NO_NUMBER = re.compile(r"(?i)(?<![a-z])(nan|inf|none)(?![a-z])")

@@ -16,6 +16,7 @@ from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.surveys.rows import Refusal
 from vitviz.views import ViewContext
 from vitviz.views.printing import PrintStyle
+from vitviz.views.routes import parse_settings
 from vitviz.views.trial import FaithfulnessView
 
 MEASURES = [FaithfulnessMeasure(("ledger", "frozen", "rollout"), ("mean", "black")), "distance"]
@@ -42,7 +43,7 @@ def single_gaps(inspector):
 
 def figure_of_set(inspector, survey, detail=False, **given):
     view, subject = FaithfulnessView(), ViewContext(inspector, survey=survey)
-    return print_view(view, subject, view.settings(given, subject.about), PrintStyle(detail))
+    return print_view(view, subject, parse_settings(view, given, subject.about), PrintStyle(detail))
 
 
 @pytest.mark.parametrize("score", ["probability", "logit"])

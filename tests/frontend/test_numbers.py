@@ -12,6 +12,7 @@ from vitviz.views import ViewContext
 from vitviz.views.evidence import AttributionView
 from vitviz.views.patches import PatchesView
 from vitviz.views.positions import PositionsView
+from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.tokens import RepresentationsView
 
 
@@ -130,7 +131,7 @@ def test_head_wall_scales_by_own_or_shared_maximum(node, subject, scale):
 
 def test_effective_tokens_of_a_head_match_its_entropy(node, subject):
     view, layer, head = RepresentationsView(), 4, 2
-    settings = view.settings({"show": "heads", "measure": "nats"}, subject.about)
+    settings = parse_settings(view, {"show": "heads", "measure": "nats"}, subject.about)
     attention = subject.trace.attention(layer)[head].double().numpy()
     rows = [-sum(a * math.log(a) for a in row if a > 0) for row in attention]
     nats = float(np.mean(rows[1:]))

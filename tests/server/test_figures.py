@@ -16,6 +16,7 @@ from vitviz.server.api.endpoints import Endpoints
 from vitviz.server.options import Limits
 from vitviz.traces import cancellation
 from vitviz.views import VIEWS
+from vitviz.views.printing import is_printable
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_zip_contains_figures_and_captions_of_fast_views(service, key, expected)
         names = [name for name in archive.namelist() if name.startswith("figures/")]
         assert archive.read("figures/vitviz-rollout_coffee_vitviz-tiny_fusion-max.svg") == expected.svg()
         readme = archive.read("README.txt").decode()
-    figures = [view for view in VIEWS if view.printable and not view.on_request]
+    figures = [view for view in VIEWS if is_printable(view) and not view.scope.on_request]
     assert len(names) == 2 * len(figures) and all(name in readme for name in names)
     for view in figures:
         assert {f"figures/vitviz-{view.slug}_vitviz-tiny.svg".split(".")[0]} <= {

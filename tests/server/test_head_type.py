@@ -15,6 +15,7 @@ from vitviz.server.options import ServiceSettings
 from vitviz.server.page import facts
 from vitviz.server.page.figures import figure_value
 from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.views.routes import parse_settings
 
 OUTPUTS = {"labels": (3, "sigmoid"), "values": (3, "value"), "value": (1, "value"), "yes": (1, "sigmoid")}
 
@@ -92,7 +93,7 @@ def test_charts_of_value_heads_are_not_in_percent(service, name):
     assert forming["series"][0]["y"][-1] == pytest.approx(largest, rel=1e-4)
     for view, asked in (("trial", "score"), ("experiment", "score")):
         with pytest.raises(WrongSetting, match="gives values"):
-            service.view(view).settings({asked: "probability"}, service.subject(key).about)
+            parse_settings(service.view(view), {asked: "probability"}, service.subject(key).about)
 
 
 def test_endpoints_name_values_or_probabilities(service):

@@ -5,6 +5,7 @@ import pytest
 from vitviz.server.api import links
 from vitviz.traces.grid import Grid
 from vitviz.views import VIEWS, IntListSetting, ModelShape
+from vitviz.views.routes import parse_settings
 
 LARGE = ModelShape(99, 99, Grid(300, 300, (16, 16), ("class",)))
 HOSTILE = [
@@ -109,8 +110,8 @@ def test_non_default_settings_round_trip_through_links(view):
         for text in others:
             assert links.parse_link({"tab": view.slug, control.name: text}).settings == {control.name: text}
             assert (
-                view.settings({control.name: text}, LARGE)[control.name]
-                != view.settings({}, LARGE)[control.name]
+                parse_settings(view, {control.name: text}, LARGE)[control.name]
+                != parse_settings(view, {}, LARGE)[control.name]
             )
 
 

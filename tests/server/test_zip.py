@@ -15,6 +15,8 @@ from tests.tiers import sweep
 from vitviz.server.api import lessons
 from vitviz.views import VIEWS, ViewContext
 from vitviz.views.positions import PositionsView
+from vitviz.views.printing import is_printable
+from vitviz.views.routes import parse_settings
 
 pytestmark = pytest.mark.usefixtures("figures_not_drawn")
 
@@ -120,7 +122,7 @@ def test_zip_rollout_overlay_uses_page_layer_and_colour_range(service, key, alon
         if alone
         else vitviz.rollout(subject.trace).numpy()
     )
-    settings = service.view("rollout").settings({}, subject.about)
+    settings = parse_settings(service.view("rollout"), {}, subject.about)
     expected = vitviz.overlay(
         np.asarray(vitviz.sample_image("coffee")),
         values,
@@ -136,16 +138,17 @@ def test_zip_contains_files_settings_and_texts_of_every_view(service, key):
     archive = open_zip(lessons.lesson_zip(service, key, {}))
     names, about = set(archive.namelist()), json.loads(archive.read("settings.json"))["views"]
     readme = archive.read("README.txt").decode()
-    assert [view.slug for view in VIEWS if view.on_request] == ["trial", "experiment"]
+    assert [view.slug for view in VIEWS if view.scope.on_request] == ["trial", "experiment"]
     for view in VIEWS:
         if view.on_request:  # too slow for the zip
             assert not any(view.slug in name for name in names) and lessons.ON_REQUEST in readme
             continue
-        assert {f"numbers/{view.slug}.npz", *(f"{view.slug}-{file.name}" for file in view.files)} <= names
+        files = {f"{view.slug}-{file.name}" for file in view.export.files}
+        assert {f"numbers/{view.slug}.npz", *files} <= names
         assert set(about[view.slug]) == {control.name for control in view.controls}
         assert f"{view.title}: {view.words.what}" in readme
         assert archive.read(f"numbers/{view.slug}.npz")[:4] == b"PK\x03\x04"
-        for file in view.files:
+        for file in view.export.files:
             data, alone = (
                 archive.read(f"{view.slug}-{file.name}"),
                 service.file(key, view.slug, file.name, {}),
@@ -222,5 +225,6 @@ def test_checkpoint_name_is_escaped_in_csv(service, key, name, written):
     trace = replace(service.subject(key).trace, checkpoint=name)
     view = service.view("distance")
     subject = ViewContext(service.checkpoints.inspector("vitviz-tiny"), trace)
-    table = view.file(subject, "numbers.csv", view.settings({}, subject.about)).decode()
+    made = next(file for file in view.export.files if file.name == "numbers.csv")
+    table = made.make(view, subject, parse_settings(view, {}, subject.about), None).decode()
     assert {line["checkpoint"] for line in csv.DictReader(io.StringIO(table))} == {written}

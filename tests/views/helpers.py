@@ -9,6 +9,7 @@ from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.engine.inspector import Inspector
 from vitviz.views import ViewContext
+from vitviz.views.routes import parse_settings
 from vitviz.views.tour import TourView
 
 
@@ -45,7 +46,8 @@ def subject(model) -> ViewContext:
 
 
 def item(of: ViewContext, name: str, **given):
-    return TOUR.item(of, name, TOUR.settings({key: str(value) for key, value in given.items()}, of.about))
+    texts = {key: str(value) for key, value in given.items()}
+    return TOUR.item(of, name, parse_settings(TOUR, texts, of.about))
 
 
 def unpacked(of: ViewContext, name: str, **given):

@@ -17,6 +17,7 @@ from vitviz.surveys import sample_crops
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS
 from vitviz.views.compared import CURVES
+from vitviz.views.routes import parse_settings
 
 (VIEW,) = [view for view in VIEWS if view.slug == "compared"]
 EARLY = "vitviz-tiny@30"
@@ -88,7 +89,7 @@ def test_before_training_uses_earliest_step(service, keys, surveys):
     for key, survey in zip(keys, surveys, strict=True):
         close(service.item(key, "compared", "cka", given), vitviz.cka(survey, expected))
     subject = service.subject(keys[0])
-    settings = VIEW.settings(given, subject.about)
+    settings = parse_settings(VIEW, given, subject.about)
     matrix, chart = VIEW.matrix(subject, settings), VIEW.chart(subject, settings)
     assert matrix.x_label == "depth of vitviz-tiny@0" and matrix.y_label == "depth of vitviz-tiny"
     assert [one.name for one in chart.series] == ["vitviz-tiny", "vitviz-tiny@0"]
@@ -114,7 +115,7 @@ def test_opening_state_has_two_models_or_asks_to_choose(service, keys):
     other = service.look(service.pictures.sample("coffee"), "vitviz-positions-1d-1")
     with pytest.raises(WrongSetting, match="has no stored training steps"):
         service.item(other, "compared", "cka", {"against": "before"})
-    assert len(VIEW.chart(service.subject(other), VIEW.settings({"against": "before"})).series) == 1
+    assert len(VIEW.chart(service.subject(other), parse_settings(VIEW, {"against": "before"})).series) == 1
 
 
 @pytest.mark.long
@@ -180,7 +181,7 @@ def test_a_model_without_a_class_token(tmp_path):
         inspector = inspect(small_model(family).float())
         *_, survey = surveying(sample_crops()[:6], inspector, LAYERS)
         subject = ViewContext(inspector, inspector.trace(noise()), sampled=lambda survey=survey: survey)
-        settings = VIEW.settings({}, subject.about)
+        settings = parse_settings(VIEW, {}, subject.about)
         numbers = VIEW.numbers(subject, settings)
         assert "attention_class" not in numbers or "class" in survey.grid.prefix_names
         assert ("mlp_patches" in numbers) == known, "a gate hides what attention adds"

@@ -7,8 +7,10 @@ import vitviz
 from vitviz.errors import VitvizError
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS, ViewContext
+from vitviz.views.controls import DIFFERENCE
+from vitviz.views.routes import item_array, parse_settings
 
-DIFFERING = [view for view in VIEWS if view.differs]
+DIFFERING = [view for view in VIEWS if DIFFERENCE in view.controls]
 EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
 STROKES = "brush.mean_40.120.90.30.10 brightness_10"
 
@@ -22,15 +24,16 @@ def subject(inspector):
 
 
 def asked(view, subject, name: str, **given: str) -> np.ndarray:
-    return view.array(subject, name, view.settings({"difference": "on", **given}, subject.about))
+    return item_array(view, subject, name, parse_settings(view, {"difference": "on", **given}, subject.about))
 
 
 @pytest.mark.parametrize("view", DIFFERING, ids=lambda view: view.slug)
 def test_a_difference_is_after_less_before(view, subject):
-    settings = view.settings({}, subject.about)
+    settings = parse_settings(view, {}, subject.about)
     if view is EVIDENCE:
         settings["target"] = str(int(subject.trace.logits.argmax()))
-    for name in set(view.differs) - {"wall", "pinned", "sources", "lines", "explained"}:
+    differing = {item.name for item in view.items if DIFFERENCE.name in item.depends}
+    for name in differing - {"chart", "wall", "pinned", "sources", "lines", "explained"}:
         after, before = (
             np.asarray(view.item(one, name, settings), float) for one in (subject, subject.original())
         )
@@ -66,13 +69,14 @@ def test_removed_patch_loses_its_contribution(inspector, subject):
     gone = ViewContext(inspector, trace, original=lambda: before)
     top = str(int(trace.logits.argmax()))
     lost = asked(EVIDENCE, gone, "map", target=top).ravel()[[90, 91]]
-    gave = EVIDENCE.item(before, "map", EVIDENCE.settings({"target": top}, before.about)).ravel()[[90, 91]]
+    settings = parse_settings(EVIDENCE, {"target": top}, before.about)
+    gave = EVIDENCE.item(before, "map", settings).ravel()[[90, 91]]
     np.testing.assert_allclose(lost, -gave, atol=1e-6)
 
 
 def test_attention_grid_difference_is_change_of_every_map(subject):
     view = next(view for view in VIEWS if view.slug == "explorer")
-    settings = view.settings({}, subject.about)
+    settings = parse_settings(view, {}, subject.about)
     wall, most = (asked(view, subject, name).astype(float) for name in ("wall", "wallmax"))
     token, skip = settings["token"], subject.grid.prefix
     layer, head = np.unravel_index(most.argmax(), most.shape)

@@ -13,7 +13,9 @@ from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import WrongSetting
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
+from vitviz.views.base import find_item
 from vitviz.views.evidence import MAPS, AttributionView, compute, graph, sufficiency
+from vitviz.views.routes import item_array, parse_settings
 
 VIEW = AttributionView()
 
@@ -24,8 +26,8 @@ def subject(inspector, trace):
 
 
 def asked(subject, name: str, **given: str) -> np.ndarray:
-    settings = VIEW.settings(given, subject.about)
-    return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
+    settings = parse_settings(VIEW, given, subject.about)
+    return find_item(VIEW, name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
 @pytest.mark.parametrize("given", [{}, {"target": "7"}, {"target": "193-7"}, {"relative": "yes"}])
@@ -147,7 +149,7 @@ def test_correlation_of_effects_and_contributions_matches_numpy(subject):
     shares = asked(subject, "heads").astype(np.float64)
     assert heads == pytest.approx(np.corrcoef(effects[:, :-1].ravel(), shares.ravel())[0, 1], abs=1e-5)
     assert mlps == pytest.approx(np.corrcoef(effects[:, -1], asked(subject, "mlps"))[0, 1], abs=1e-5)
-    taken = VIEW.numbers(subject, VIEW.settings({"show": "effects"}, subject.about))
+    taken = VIEW.numbers(subject, parse_settings(VIEW, {"show": "effects"}, subject.about))
     np.testing.assert_allclose(taken["effects_of_heads"], effects[:, :-1], atol=1e-6)
     np.testing.assert_allclose(taken["effects_of_mlps"], effects[:, -1], atol=1e-6)
     assert taken["correlations"].tolist() == pytest.approx([heads, mlps], abs=1e-6)
@@ -159,7 +161,8 @@ def test_correlation_of_effects_and_contributions_matches_numpy(subject):
 def test_partial_effects_chart_has_dots_and_no_correlation(subject, part):
     def of(layer):
         given = {"show": "effects", "part": part, "layer": layer}
-        return json.loads(VIEW.array(subject, "chart", VIEW.settings(given, subject.about)).tobytes())
+        settings = parse_settings(VIEW, given, subject.about)
+        return json.loads(item_array(VIEW, subject, "chart", settings).tobytes())
 
     some, whole = of("7"), of("1")
     count = subject.about.heads if part == "heads" else 1
@@ -226,7 +229,7 @@ def test_patch_lens_rejects_unsupported_readouts(construction, said):
 
 def test_trail_follows_writers_of_a_head(subject):
     inspector, trace, view = subject.inspector, subject.trace, VIEW
-    settings = view.settings({"show": "writers", "trail": "7.2-4.1", "writer": "mlp.2"}, subject.about)
+    settings = parse_settings(view, {"show": "writers", "trail": "7.2-4.1", "writer": "mlp.2"}, subject.about)
     found = vitviz.upstream_contributions(inspector, trace, int(trace.logits.argmax()), 3, 0, via=[(6, 1)])
     share, total, *_ = view.numbers(subject, settings)["written_otherwise"]
     assert share == pytest.approx(found.share) and total == pytest.approx(share, abs=1e-5)
@@ -280,7 +283,7 @@ def test_graph_edges_carry_sums_of_their_paths(subject):
 def test_unproven_paths_are_labelled_as_largest_found(inspector, trace, monkeypatch):
     monkeypatch.setattr(graph, "WORK", 0)
     subject = ViewContext(inspector, trace)
-    settings = VIEW.settings({"show": "paths", "paths": "30"}, subject.about)
+    settings = parse_settings(VIEW, {"show": "paths", "paths": "30"}, subject.about)
     chart = graph.chart(VIEW, subject, settings)
     assert str(chart.title) == "The 30 largest paths found to the output"
     found = graph.largest_paths(subject, settings)
@@ -307,7 +310,7 @@ def test_the_page_says_which_tried_sizes_preserve_the_prediction():
 def test_edge_effects_match_passes_with_hooks(subject, into):
     model, trace = subject.inspector.model, subject.trace
     given = {"show": "writers", "beside": "truth", "trail": "5.2", "into": into, "parts_as": "zero"}
-    settings = VIEW.settings({**given, "relative": "yes"}, subject.about)
+    settings = parse_settings(VIEW, {**given, "relative": "yes"}, subject.about)
     taken = VIEW.numbers(subject, settings)
     names = taken["edge_writers"].tolist()
     assert len(names) == 2 + 4 * 4 and names[0] == "embedding"

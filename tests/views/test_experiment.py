@@ -22,7 +22,10 @@ from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import samples
 from vitviz.views import ViewContext
 from vitviz.views import experiment as made
+from vitviz.views.availability import refusal
+from vitviz.views.base import find_item
 from vitviz.views.experiment import PerturbationsView
+from vitviz.views.routes import parse_settings
 
 VIEW = PerturbationsView()
 
@@ -39,8 +42,8 @@ def subject():
 
 
 def asked(subject, name, **given):
-    settings = VIEW.settings({key: str(value) for key, value in given.items()}, subject.about)
-    return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
+    settings = parse_settings(VIEW, {key: str(value) for key, value in given.items()}, subject.about)
+    return find_item(VIEW, name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
 def point(subject, kind, step):
@@ -147,7 +150,7 @@ def test_numbers_and_points_are_scores_of_draws(subject):
     answer = int(subject.trace.logits.argmax())
     for kind in ("drop", "shuffle", "ground"):
         ways, draws = WAYS[kind], len(made.draw_names(subject, kind))
-        numbers = VIEW.numbers(subject, VIEW.settings({"kind": kind}, subject.about))
+        numbers = VIEW.numbers(subject, parse_settings(VIEW, {"kind": kind}, subject.about))
         steps = len(numbers["steps"])
         assert numbers["probability"].shape == numbers["kept"].shape == (len(ways), steps, draws)
         for i, way in enumerate(ways):
@@ -214,9 +217,9 @@ def test_unknown_step_and_ablated_traces_are_rejected(subject):
     with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
         point(subject, "shuffle", 4)
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)]))
-    assert "full model" in VIEW.refused(ViewContext(subject.inspector, trace))
+    assert "full model" in refusal(VIEW, ViewContext(subject.inspector, trace))
     left_out = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[3]))
-    assert "dropped from the sequence" in VIEW.refused(ViewContext(subject.inspector, left_out))
+    assert "dropped from the sequence" in refusal(VIEW, ViewContext(subject.inspector, left_out))
 
 
 @pytest.mark.long
@@ -236,7 +239,7 @@ def test_shift_equals_trace_of_shifted_image(subject):
     torch.testing.assert_close(after[:, 1:], plain[:, :-1], atol=1e-5, rtol=0)
     (shown,) = asked(subject, "shown", kind="shift", step=steps.index(wide), draw=1)
     assert np.array_equal(shown[:, wide:, :3], subject.trace.view.picture[:, :-wide])
-    assert [one.value for one in VIEW.chart(subject, VIEW.settings({"kind": "shift"})).levels] == [
+    assert [one.value for one in VIEW.chart(subject, parse_settings(VIEW, {"kind": "shift"})).levels] == [
         wide,
         2 * wide,
     ]

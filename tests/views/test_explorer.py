@@ -9,7 +9,9 @@ import vitviz
 from tests.engine.constructions import small_model
 from tests.engine.random_inspectors import inspect, noise
 from vitviz.views import ViewContext
+from vitviz.views.availability import refusal
 from vitviz.views.explorer import AttentionView, opening_head, score
+from vitviz.views.routes import item_array, parse_settings
 
 
 @pytest.fixture(scope="module")
@@ -20,18 +22,18 @@ def subject(inspector, trace):
 def test_displayed_rollout_is_among_numbers(subject):
     view = AttentionView()
     found = view.numbers(
-        subject, view.settings({"show": "rollout", "token": "0", "pins": "20.30"}, subject.about)
+        subject, parse_settings(view, {"show": "rollout", "token": "0", "pins": "20.30"}, subject.about)
     )
     for given, query in zip(found["rollout"], ("class", 19, 29), strict=True):
         assert np.array_equal(given, vitviz.rollout(subject.trace, query=query).numpy())
-    assert "rollout" not in view.numbers(subject, view.settings({"token": "0"}, subject.about))
+    assert "rollout" not in view.numbers(subject, parse_settings(view, {"token": "0"}, subject.about))
 
 
 def test_numbers_contain_attention_of_displayed_tokens(subject):
     view = AttentionView()
     found = view.numbers(
         subject,
-        view.settings({"layer": "2", "token": "5", "pins": "7", "direction": "column"}, subject.about),
+        parse_settings(view, {"layer": "2", "token": "5", "pins": "7", "direction": "column"}, subject.about),
     )
     whole = subject.trace.attention(1).numpy()
     assert found["queries"].tolist() == ["4", "6"], "patches from 0, behind the class token"
@@ -42,14 +44,14 @@ def test_attention_with_removed_patches_keeps_positions(subject):
     gone, view = [0, 30, 105], AttentionView()
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=vitviz.Ablation(patches=gone))
     short = ViewContext(subject.inspector, trace)
-    assert view.refused(short) is None
+    assert refusal(view, short) is None
     own, kept = trace.attention(1).double().numpy(), [patch for patch in range(196) if patch not in gone]
-    whole = view.item(short, "layer", {**view.settings({}, short.about), "layer": 2})
+    whole = view.item(short, "layer", {**parse_settings(view, {}, short.about), "layer": 2})
     for i, query in enumerate(kept):
         assert np.isnan(whole[:, 1 + query, [1 + patch for patch in gone]]).all()
         np.testing.assert_allclose(whole[:, 1 + query, 1 + np.array(kept)], own[:, 1 + i, 1:], atol=1e-6)
     assert np.isnan(whole[:, 1 + gone[1]]).all() and not np.isnan(whole[:, 0, 0]).any()
-    absent = view.settings({"token": str(1 + gone[1]), "show": "rollout"}, short.about)
+    absent = parse_settings(view, {"token": str(1 + gone[1]), "show": "rollout"}, short.about)
     for name in ("line", "rollout"):
         assert np.isnan(view.item(short, name, absent)).all()
     assert not np.asarray(view.item(short, "wallmax", absent)).any()
@@ -68,8 +70,8 @@ def test_attention_with_removed_patches_keeps_positions(subject):
 def test_displayed_score_is_relative_to_other_keys(subject, monkeypatch, given, places, few):
     monkeypatch.setattr(score, "FEW", few)
     view = AttentionView()
-    settings = view.settings({"beside": "score", **given}, subject.about)
-    told = json.loads(view.array(subject, "score", settings).tobytes())
+    settings = parse_settings(view, {"beside": "score", **given}, subject.about)
+    told = json.loads(item_array(view, subject, "score", settings).tobytes())
     layer, head = subject.trace.layers[settings["layer"] - 1], settings["head"] - 1
     q, k = layer.q[head].double(), layer.k[head].double()
     query, key, against = places
@@ -97,7 +99,7 @@ def test_score_panel_states_why_it_is_unavailable():
         inspector = inspect(small_model(construction))
         trace = inspector.trace(noise(), ablation=vitviz.Ablation(**without) if without else None)
         short, view = ViewContext(inspector, trace), AttentionView()
-        return score.score_panel(view, short, view.settings({"layer": "2", "head": "2"}, short.about))
+        return score.score_panel(view, short, parse_settings(view, {"layer": "2", "head": "2"}, short.about))
 
     assert told("class")["above"].startswith("Query × key: content × content")
     assert "adds no position embedding" in told("relative positions")["above"]

@@ -7,6 +7,7 @@ import pytest
 
 from vitviz.views import ViewContext
 from vitviz.views.rollout import AUTO, RolloutView
+from vitviz.views.routes import parse_settings
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ def test_summary_names_auto_query_of_every_pooling(inspector, trace, pool, told)
 def test_layer_numbers_are_head_mean_of_query_row(inspector, trace):
     subject, view = ViewContext(inspector, trace), RolloutView()
     for query, token in (("auto", 0), ("7", trace.grid.prefix + 7)):
-        settings = view.settings({"query": query}, subject.about)
+        settings = parse_settings(view, {"query": query}, subject.about)
         rows = [
             sum(head[token, trace.grid.prefix :].numpy() for head in trace.attention(layer)) / 3
             for layer in range(8)

@@ -15,7 +15,8 @@ from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
 from vitviz.views.evidence import AttributionView, sentences
 from vitviz.views.languages import translate
-from vitviz.views.printing import PrintStyle
+from vitviz.views.printing import PrintStyle, figure_spec
+from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.scripts import figure_frame, view_declaration
 
 VIEW = AttributionView()
@@ -62,8 +63,8 @@ def test_map_legend_and_print_match_loops(subject, method, monkeypatch):
     monkeypatch.setattr(sentences, "COLOURS", sentences.COLOURS[:own])
     found, largest = by_loops(subject, method)
     least = float(np.median(largest))
-    settings = VIEW.settings(
-        {"show": "sentences", "patchwise": method, "least": f"{least:.6f}"}, subject.about
+    settings = parse_settings(
+        VIEW, {"show": "sentences", "patchwise": method, "least": f"{least:.6f}"}, subject.about
     )
     least, flat = settings["least"], [one for row in found for one in row]
     numbers = VIEW.numbers(subject, settings)
@@ -74,12 +75,12 @@ def test_map_legend_and_print_match_loops(subject, method, monkeypatch):
         for pair in zip(found, largest, strict=True)
     ]
     assert numbers["likeliest"].tolist() == shown and any(-1 in row for row in shown)
-    legend = json.loads(bytes(VIEW.array(subject, "legend", settings)))
+    legend = json.loads(bytes(item_array(VIEW, subject, "legend", settings)))
     most = sorted(range(count), key=lambda one: (-flat.count(one), one))[:own]
     assert [one for one, *_ in legend] == sorted(most) + [None] * (count > own)
     assert [name for _, name, _ in legend][:own] == [subject.trace.labels[one] for one in sorted(most)]
     assert len({colour for *_, colour in legend}) == len(legend)
-    (drawn,), (table,) = VIEW.spec(subject, settings, PrintStyle()).rows
+    (drawn,), (table,) = figure_spec(VIEW, subject, settings, PrintStyle()).rows
     colours = {one: colour for one, _, colour in legend}
     for row, classes in enumerate(shown):
         for col, one in enumerate(classes):
@@ -108,7 +109,8 @@ def test_print_note_states_cosine_of_logit(both):
     one, other = (classes.vectors @ picture).tolist()
 
     def note(**given) -> str:
-        return str(VIEW.spec(subject, VIEW.settings(given, subject.about), PrintStyle()).notes[0])
+        settings = parse_settings(VIEW, given, subject.about)
+        return str(figure_spec(VIEW, subject, settings, PrintStyle()).notes[0])
 
     assert f" = 20 × cosine {one:.4f} − 3.00 = ".replace("-", "−") in note(target="0")
     assert f" = 20 × difference of cosines {one - other:.4f} = ".replace("-", "−") in note(target="0-1")
@@ -119,7 +121,8 @@ def test_print_note_states_cosine_of_logit(both):
 def test_user_sentence_is_not_translated(inspector, tag):
     asked = inspector.with_classes(vitviz.text(inspector, ["Tokens", "the dog"]))
     subject = ViewContext(asked, asked.trace(vitviz.sample_image("chelsea")))
-    title = VIEW.spec(subject, VIEW.settings({"target": "0"}, subject.about), PrintStyle()).rows[0][0].title
+    settings = parse_settings(VIEW, {"target": "0"}, subject.about)
+    title = figure_spec(VIEW, subject, settings, PrintStyle()).rows[0][0].title
     assert "Tokens" in translate(title, tag) and translate("Tokens", tag) != "Tokens"
     assert figure_frame(subject, "evidence")["written"] == ["Tokens"]
 
@@ -134,10 +137,11 @@ def test_sentence_map_needs_several_sentences(subject, inspector):
     tiny = vitviz.load("vitviz-tiny", device="cpu")
     for one in (alone, tiny):
         single = ViewContext(one, one.trace(vitviz.sample_image("chelsea")))
-        settings = VIEW.settings({"show": "sentences"}, single.about)
+        settings = parse_settings(VIEW, {"show": "sentences"}, single.about)
         assert offered(single) == (False, False)
         with pytest.raises(UnsupportedModel, match="not applicable, because naming the most likely class"):
-            VIEW.array(single, "likeliest", settings)
+            item_array(VIEW, single, "likeliest", settings)
     less = subject.inspector.trace(vitviz.sample_image("chelsea"), ablation=Ablation(heads=[(2, 0)]))
     with pytest.raises(UnsupportedModel, match="need the full model"):
-        VIEW.array(ViewContext(subject.inspector, less), "likeliest", VIEW.settings({}, subject.about))
+        settings = parse_settings(VIEW, {}, subject.about)
+        item_array(VIEW, ViewContext(subject.inspector, less), "likeliest", settings)

@@ -13,6 +13,8 @@ from tests.views.helpers import of_model
 from vitviz.errors import UnsupportedModel, VitvizError, WrongSetting
 from vitviz.views import ViewContext
 from vitviz.views import tokens as view_of_tokens
+from vitviz.views.base import find_item
+from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.tokens import RepresentationsView
 
 VIEW = RepresentationsView()
@@ -31,8 +33,8 @@ def subject(inspector, trace):
 
 
 def item(subject, name, **given):
-    settings = VIEW.settings({key: str(value) for key, value in given.items()}, subject.about)
-    return VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about)
+    settings = parse_settings(VIEW, {key: str(value) for key, value in given.items()}, subject.about)
+    return find_item(VIEW, name).checked(VIEW.item(subject, name, settings), subject.about)
 
 
 def test_components_are_the_default_panel(subject):
@@ -103,7 +105,7 @@ def test_components_match_analysis_for_every_basis(subject):
     patches = np.concatenate([tokens[subject.grid.prefix :].numpy() for tokens in subject.trace.tokens])
     values = np.linalg.eigvalsh(np.cov(patches.T.astype(float)))
     np.testing.assert_allclose(shares[0], values[::-1][:3] / values.sum(), rtol=1e-5)
-    settings = VIEW.settings({"show": "components", "basis": "all", "depth": "2"}, subject.about)
+    settings = parse_settings(VIEW, {"show": "components", "basis": "all", "depth": "2"}, subject.about)
     taken = VIEW.numbers(subject, settings)
     scores = (subject.trace.tokens[2][subject.grid.prefix :].numpy() - taken["mean"]) @ taken["basis"].T
     np.testing.assert_allclose(taken["components"].reshape(-1, 3), scores, atol=1e-3)
@@ -139,11 +141,11 @@ def test_models_with_registers_or_without_classifier(model):
     assert VIEW.unsupported(subject) is None
     for show in SHOWN:
         for norm in ("raw", "final"):
-            settings = VIEW.settings({"show": show, "norm": norm}, subject.about)
+            settings = parse_settings(VIEW, {"show": show, "norm": norm}, subject.about)
             for name, array in VIEW.numbers(subject, settings).items():
                 assert array.dtype.kind == "U" or np.isfinite(array).all(), name
             for declared in VIEW.items:
-                declared.checked(VIEW.array(subject, declared.name, settings), subject.about)
+                declared.checked(item_array(VIEW, subject, declared.name, settings), subject.about)
     norms = item(subject, "norms")
     np.testing.assert_allclose(norms[2], np.linalg.norm(trace.tokens[2], axis=1), rtol=1e-5)
     registers = [name for name in trace.grid.prefix_names if name.startswith("register")]

@@ -6,6 +6,7 @@ import pytest
 import vitviz
 from vitviz.errors import Unknown, WrongSetting
 from vitviz.server.services.analysis_service import AnalysisService, ServiceSettings
+from vitviz.views.routes import parse_settings
 from vitviz.views.tokens import RepresentationsView
 
 VIEW = RepresentationsView()
@@ -128,9 +129,9 @@ def test_checkpoints_of_other_width_share_no_basis(service, keys, tmp_path):
     beside = ViewContext(other, other.trace(vitviz.sample_image("coffee")))
     pair = ViewContext(subject.inspector, subject.trace, beside=beside)
     with pytest.raises(WrongSetting, match="A common basis needs the same depth and width"):
-        VIEW.item(pair, "tints", VIEW.settings({"basis": "beside"}, pair.about))
+        VIEW.item(pair, "tints", parse_settings(VIEW, {"basis": "beside"}, pair.about))
     with pytest.raises(WrongSetting, match="no stored training steps"):
-        VIEW.item(pair, "tints", VIEW.settings({"basis": "film"}, pair.about))
+        VIEW.item(pair, "tints", parse_settings(VIEW, {"basis": "film"}, pair.about))
 
 
 def test_export_and_endpoint_use_shared_basis(service, keys, inspector, traces):

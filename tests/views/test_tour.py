@@ -16,6 +16,7 @@ from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import Unknown, UnsupportedModel, WrongSetting
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
+from vitviz.views.routes import parse_settings
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +163,10 @@ def test_heads_and_norms_match_trace(plain):
     )
     numbers = TOUR.numbers(
         plain,
-        TOUR.settings(
-            {"layer": "2", "head": "2", "token": "3", "keys": "4", "number": "7", "step": "7"}, plain.about
+        parse_settings(
+            TOUR,
+            {"layer": "2", "head": "2", "token": "3", "keys": "4", "number": "7", "step": "7"},
+            plain.about,
         ),
     )
     np.testing.assert_allclose(numbers["attention_row"], plain.trace.attention(1)[1, 3], atol=1e-6)

@@ -18,6 +18,8 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import Ablation
 from vitviz.views import ViewContext
 from vitviz.views import trial as view
+from vitviz.views.base import find_item
+from vitviz.views.routes import parse_settings
 from vitviz.views.trial import ORDER, FaithfulnessView, compute
 
 VIEW = FaithfulnessView()
@@ -39,9 +41,9 @@ def whole(subject):
 
 
 def asked(subject, name, **given):
-    settings = VIEW.settings(given, subject.about)
+    settings = parse_settings(VIEW, given, subject.about)
     return json.loads(
-        VIEW.find_item(name).checked(VIEW.item(subject, name, settings), subject.about).tobytes()
+        find_item(VIEW, name).checked(VIEW.item(subject, name, settings), subject.about).tobytes()
     )
 
 

@@ -13,8 +13,11 @@ from tests.inapplicable_method import REASON, make_inapplicable
 from vitviz.analyses.faithfulness.ranking import ranking_rows, verdict_text_over_images
 from vitviz.analyses.protocol import TITLES
 from vitviz.errors import Unknown, WrongSetting
+from vitviz.export.standalone_html import drawn_items
 from vitviz.surveys.measures.trial import FaithfulnessMeasure
 from vitviz.views import ViewContext
+from vitviz.views.base import find_item
+from vitviz.views.routes import image_set_setting, parse_settings
 from vitviz.views.trial import FaithfulnessView
 
 VIEW, METHODS = FaithfulnessView(), ("ledger", "rollout", "centre")
@@ -37,10 +40,15 @@ def subject(inspector):
     return ViewContext(inspector, survey=vitviz.survey(pictures, inspector, MEASURES))
 
 
+def table(subject, settings) -> bytes:
+    (file,) = VIEW.export.files
+    return file.make(VIEW, subject, settings, None)
+
+
 def asked(subject, **given):
-    settings = VIEW.settings(given, subject.about)
+    settings = parse_settings(VIEW, given, subject.about)
     item = VIEW.item(subject, "standing", settings)
-    return json.loads(VIEW.find_item("standing").checked(item, subject.about).tobytes(), parse_constant=int)
+    return json.loads(find_item(VIEW, "standing").checked(item, subject.about).tobytes(), parse_constant=int)
 
 
 @pytest.mark.parametrize("score", ["probability", "kept", "logit"])
@@ -79,7 +87,7 @@ def test_one_picture_has_no_error_and_no_order(inspector):
 def test_export_matches_ranking_for_every_score(subject):
     settings = VIEW.settings({"patches_as": "black", "score": "logit"}, subject.about)
     arrays = VIEW.numbers(subject, settings)
-    rows = list(csv.DictReader(io.StringIO(VIEW.file(subject, "trial.csv", settings).decode())))
+    rows = list(csv.DictReader(io.StringIO(table(subject, settings).decode())))
     names, scores = arrays["methods"].tolist(), arrays["scores"].tolist()
     assert [row["method"] for row in rows] == names and rows[0]["title"] == TITLES[names[0]]
     for k, score in enumerate(scores):
@@ -89,18 +97,18 @@ def test_export_matches_ranking_for_every_score(subject):
                 assert arrays[name][at, k] == row[name] == pytest.approx(float(rows[at][f"{name}_{score}"]))
             assert arrays["alike"][at] == pytest.approx(row["alike"], nan_ok=True)
     assert str(arrays["patches_as"]) == "black" and int(arrays["pictures"]) == 3
-    for name in VIEW.arrays:
-        assert np.ndim(arrays[name]) == len(VIEW.arrays[name].split())
+    for name in VIEW.export.arrays:
+        assert np.ndim(arrays[name]) == len(VIEW.export.arrays[name].split())
 
 
 def test_set_and_image_have_separate_items(inspector, subject):
     picture = ViewContext(inspector, inspector.trace(vitviz.sample_image("coffee")))
     with pytest.raises(Unknown, match="for one image only"):
-        VIEW.item(subject, "classes", VIEW.settings({}, subject.about))
+        VIEW.item(subject, "classes", parse_settings(VIEW, {}, subject.about))
     with pytest.raises(Unknown, match="for image sets only"):
-        VIEW.item(picture, "standing", VIEW.settings({}, picture.about))
-    assert [item.name for item in VIEW.drawn_items(subject)] == ["standing", "chart"]
-    assert "standing" not in [item.name for item in VIEW.drawn_items(picture)]
+        VIEW.item(picture, "standing", parse_settings(VIEW, {}, picture.about))
+    assert [item.name for item in drawn_items(VIEW, subject, {})] == ["standing", "chart"]
+    assert "standing" not in [item.name for item in drawn_items(VIEW, picture, {})]
     assert VIEW.unsupported(subject) is None
     other = ViewContext(inspector, survey=vitviz.survey([vitviz.sample_image("coffee")], inspector))
     assert "no faithfulness test" in VIEW.unsupported(other)
@@ -126,12 +134,11 @@ def test_verdict_lists_methods_tied_with_the_first():
 
 
 def test_how_a_set_is_looked_at_is_checked():
-    assert VIEW.image_set_setting() == "dropped" and VIEW.image_set_setting("blur") == "blur"
+    assert image_set_setting(VIEW) == "dropped" and image_set_setting(VIEW, "blur") == "blur"
     with pytest.raises(WrongSetting, match="expected one of dropped"):
-        VIEW.image_set_setting("green")
-    assert (
-        next(view for view in vitviz.views.VIEWS if view.slug == "distance").image_set_setting("green") == ""
-    )
+        image_set_setting(VIEW, "green")
+    distance = next(view for view in vitviz.views.VIEWS if view.slug == "distance")
+    assert image_set_setting(distance, "green") == ""
 
 
 def test_unranked_method_is_listed_with_reason(inspector, trace, subject, monkeypatch):
@@ -146,12 +153,12 @@ def test_unranked_method_is_listed_with_reason(inspector, trace, subject, monkey
         "to be said in any language"
     )
     assert sentence["values"]["name"] == {"text": "Picture {number}", "values": {"number": 2}}
-    settings = VIEW.settings({}, other.about)
+    settings = parse_settings(VIEW, {}, other.about)
     (line,) = VIEW.numbers(other, settings)["refused"].tolist()
     assert (
         line == f"Rollout is not ranked: it does not apply to 1 of 2 images. The first is Picture 2: {REASON}"
     )
-    *ranked, last = csv.DictReader(io.StringIO(VIEW.file(other, "trial.csv", settings).decode()))
+    *ranked, last = csv.DictReader(io.StringIO(table(other, settings).decode()))
     assert {row["refused"] for row in ranked} == {"0"} and {row["reason"] for row in ranked} == {""}
     assert (last["method"], last["refused"], last["rank_logit"]) == ("rollout", "1", "")
     assert last["reason"] == REASON and last["pictures"] == "2" and last["title"] == "Rollout"

@@ -38,7 +38,7 @@ from vitviz.export.figure import (
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.languages import translate
-from vitviz.views.printing import NOTHING_GROWS, FrameSettings, PrintStyle, join_texts
+from vitviz.views.printing import PrintStyle, join_texts, layer_frames
 
 if TYPE_CHECKING:
     from vitviz.charts.mpl.page import FrameRenderer
@@ -311,18 +311,10 @@ def layer_video(
     Raises:
         VitvizError: If the view has no layers to go over.
     """
-    told = layer_frames(view, subject, settings)
+    told = layer_frames(view, settings, subject.about)
     figures = [figure_of(each) for _, each in told]
     name = f"{figure_file_name(view, subject, settings, detail)}_over-layers"
     return assemble_video(figures, [label for label, _ in told], name)
-
-
-def layer_frames(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> FrameSettings:
-    """Return the label and settings of each frame over layers; VitvizError if the view has none."""
-    found = view.layer_frames(settings, subject.about)
-    if not found:
-        raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
-    return found
 
 
 def assemble_video(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:

@@ -27,9 +27,11 @@ from vitviz.traces.public import __version__
 from vitviz.traces.samples import samples
 from vitviz.traces.unicode import escape_unencodable
 from vitviz.views import VIEWS, Needs, View, ViewContext
+from vitviz.views.availability import refusal
 from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, QuerySetting
 from vitviz.views.languages import NAMES, translate
-from vitviz.views.printing import PrintStyle, image_count_text, join_texts, patch_name
+from vitviz.views.printing import PrintStyle, figure_spec, image_count_text, join_texts, patch_name
+from vitviz.views.routes import parse_settings, settings_for_files
 
 if TYPE_CHECKING:
     from vitviz.charts.mpl.spec import FigureSpec
@@ -126,7 +128,7 @@ def figure_file_name(
 
     The name is valid on every file system.
     """
-    filed = view.settings_for_files(settings, subject.grid)
+    filed = settings_for_files(view, settings, subject.grid)
     changed = [
         f"{control.name}-{setting_as_text(control, filed[control.name])}"
         for control in _used_settings(view)
@@ -151,7 +153,7 @@ def _default(control: Control, subject: ViewContext) -> Any:
 
 def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
     """Return the settings as text: all with a field on the page, and of the others those not at default."""
-    found, filed = [], view.settings_for_files(settings, subject.grid)
+    found, filed = [], settings_for_files(view, settings, subject.grid)
     for control in _used_settings(view):
         value = filed[control.name]
         if value in ("", (), [], None) or not control.applies(settings):
@@ -420,7 +422,7 @@ def view_contexts(
 
 def validate_settings(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return validated settings from Python values, with defaults for all others."""
-    return view.settings(settings_as_text(view, settings), subject.about)
+    return parse_settings(view, settings_as_text(view, settings), subject.about)
 
 
 def settings_as_text(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -434,9 +436,9 @@ def print_view(view: View, subject: ViewContext, settings: Mapping[str, Any], as
     language = asked.language
     if language not in NAMES:
         raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
-    if reason := view.refused(subject):
+    if reason := refusal(view, subject):
         raise VitvizError(reason)
-    spec = view.spec(subject, settings, asked)
+    spec = figure_spec(view, subject, settings, asked)
     second = subject.beside if spec.second else None
     caption = _caption(view, subject, settings, asked, spec, second)
     title = f"{translate(view.title, language)} · {subject.checkpoint}"

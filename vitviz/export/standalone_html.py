@@ -29,9 +29,12 @@ from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.traces.trace import Trace
 from vitviz.views import scripts
-from vitviz.views.base import Item, View
+from vitviz.views.availability import refusal
+from vitviz.views.base import CHART, Item, View
 from vitviz.views.controls import DIFFERENCE, Choice, Control, IntSetting, ModelShape, QuerySetting, Slider
 from vitviz.views.languages import NAMES, translations
+from vitviz.views.printing import is_mapped, map_item
+from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.scripts import figure_frame, view_declaration
 from vitviz.views.subject import ViewContext
 
@@ -108,7 +111,7 @@ def show(
     StandaloneView(view='rollout', fixed=('query', 'discard', 'residual', 'layers'))
     """
     shown, subject = view_contexts(view, inspector, of, before=before)
-    if reason := shown.refused(subject):
+    if reason := refusal(shown, subject):
         raise VitvizError(reason)
     return standalone_view(
         shown, subject, settings_as_text(shown, settings), image, live, language, megabytes, seconds
@@ -178,19 +181,17 @@ def _choose_live(
         VitvizError: For an unknown setting or an invalid value.
     """
     about = subject.about
-    view.settings(given, about)
+    parse_settings(view, given, about)
     texts = {
         control.name: setting_as_text(control, given.get(control.name, control.start(about)))
         for control in view.controls
     }
-    depended = {name for item in _drawn_items(view, subject, texts) for name in item.depends}
+    depended = {name for item in drawn_items(view, subject, texts) for name in item.depends}
     named = {control.name: control for control in view.controls if control.name in depended}
     kept = [name for name in named if subject.original or name != DIFFERENCE.name]
     domains = {}
     for name in kept if live is None else live:
-        values = view.exported_values(subject, name) or _domain(
-            named.get(name), name, about, live is not None
-        )
+        values = view.export.values(subject, name) or _domain(named.get(name), name, about, live is not None)
         domains |= {name: values} if texts.get(name) in values else {}
     if live is None:
         domains = _fitting(view, subject, texts, domains, budget, seconds)
@@ -202,7 +203,7 @@ def _parts(
 ) -> dict[str, dict[str, Any]]:
     """Return, for every address that the script can request, the array or the error message."""
     parts = {}
-    for item in _drawn_items(view, subject, given):
+    for item in drawn_items(view, subject, given):
         for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
             asked = dict(zip(item.depends, values, strict=True))
             query = "&".join(f"{name}={value}" for name, value in asked.items())
@@ -238,10 +239,19 @@ def image_addresses(subject: ViewContext, image: Any) -> tuple[dict[str, dict[st
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 
-def _drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
-    """Return the items that the view draws with the given settings."""
-    every = view.drawn_items(subject)
-    return [one for one in every if all(given[name] == value for name, value in one.only_when)]
+def drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
+    """Return the items that the view's script requests with the given settings.
+
+    The shared scripts request the map and the chart.
+    """
+    drawn = {CHART, *([map_item(view).name] if map_item(view) else [])}
+    skipped = view.export.skipped(subject)
+    every = [one for one in view.items if one.name in drawn or not is_mapped(view)]
+    return [
+        one
+        for one in every
+        if one.name not in skipped and all(given[name] == value for name, value in one.only_when)
+    ]
 
 
 def _fitting(
@@ -249,7 +259,7 @@ def _fitting(
 ) -> Domains:
     """Drop the live settings with the most values until the numbers fit into `budget` and `seconds`."""
     cost = {}
-    for item in _drawn_items(view, subject, given):
+    for item in drawn_items(view, subject, given):
         begun = time.monotonic()
         array = _array_or_error(view, subject, item, given)
         size = array.nbytes if isinstance(array, np.ndarray) else 0
@@ -296,7 +306,7 @@ def _array_or_error(
 ) -> np.ndarray | VitvizError:
     """Return the array of a view's item for setting texts, or the VitvizError raised by computing it."""
     try:
-        return view.array(subject, item.name, view.settings(texts, subject.about))
+        return item_array(view, subject, item.name, parse_settings(view, texts, subject.about))
     except VitvizError as error:
         return error
 

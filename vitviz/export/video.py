@@ -34,7 +34,7 @@ from vitviz.traces import cancellation
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.unicode import escape_unencodable
 from vitviz.views import Needs, ViewContext
-from vitviz.views.printing import PrintStyle
+from vitviz.views.printing import PrintStyle, is_printable
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -109,16 +109,16 @@ def video(
     from vitviz.engine.images.video import frames_of
 
     shown_view = view_by_slug(view)
-    if shown_view.needs is not Needs.RUN or not shown_view.printable:
+    if shown_view.needs is not Needs.RUN or not is_printable(shown_view):
         raise VitvizError(
-            shown_view.unprinted or f"{shown_view.title} is not of one picture: no video moves in it."
+            shown_view.export.unprinted or f"{shown_view.title} is not of one picture: no video moves in it."
         )
     if not (start >= 0 and (stop is None or stop > start) and step >= 1 and step == int(step)):
         raise VitvizError(
             f"Given start={start}, stop={stop}, step={step}: expected seconds from 0, an end after the start,"
             " and a whole number of frames from 1."
         )
-    settings = {**shown_view.video_defaults, **settings}
+    settings = {**shown_view.export.video.settings, **settings}
     # reports invalid settings before decoding
     asked = validate_settings(shown_view, ViewContext(inspector), settings)
     frames = partial(frames_of, source, start, stop, int(step), most_seconds, most_frames)

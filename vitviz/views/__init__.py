@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from vitviz.views.base import File, Item, Needs, View, ViewTexts
+from vitviz.views.base import Item, Needs, View, ViewTexts
 from vitviz.views.controls import (
     Choice,
     Control,
@@ -15,6 +15,7 @@ from vitviz.views.controls import (
     Slider,
     Text,
 )
+from vitviz.views.parts import ExportDefaults, File, Scope, VideoDefaults
 from vitviz.views.subject import ViewContext
 
 ORDER = {  # question: the folders of its views, in page order
@@ -49,5 +50,6 @@ VIEWS: tuple[View, ...] = tuple(view for views in GROUPS.values() for view in vi
 
 __all__ = [
     "GROUPS", "VIEWS", "ModelShape", "Choice", "Control", "File", "Item", "LayerRange", "Needs",
-    "QuerySetting", "Slider", "ViewContext", "Text", "View", "IntSetting", "IntListSetting", "ViewTexts"
+    "QuerySetting", "Slider", "ViewContext", "Text", "View", "IntSetting", "IntListSetting", "ViewTexts",
+    "ExportDefaults", "Scope", "VideoDefaults"
 ]  # fmt: skip

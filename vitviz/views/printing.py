@@ -1,27 +1,32 @@
 """Shared parts of the print figures: names of tokens and sources, and the map over the image.
 
-A view's figure for print is its method `spec` or, if that is long, the function
-`spec(view, subject, settings, asked)` in the figure.py of its folder. Both use the same items as the figure
-on the page. A view drawn by the shared map needs neither.
+A view's figure for print is the function `spec(view, subject, settings, asked)` in its module or, if that is
+long, in the figure.py of its folder. The function uses the same items as the figure on the page. A view drawn
+by the shared map or by its chart alone needs none.
 """
 
+import importlib
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vitviz.charts.chart import finite_range, symmetric_limit
-from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Panel, PatchFrame, Scale
+from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import Item, View, item_values
 from vitviz.views.controls import ModelShape
+from vitviz.views.parts import FrameSettings
 from vitviz.views.subject import Settings, ViewContext
 
 NOTHING_GROWS = "{view} has no video over the layers: it does not change from layer to layer."
 NO_PRINT = "{view} has no figure for print: it is drawn only in the browser."
-FrameSettings = tuple[tuple[str, dict[str, Any]], ...]  # each frame's label and settings
 GROWS = {"layer": "Layer {layer}", "depth": "Depth {depth}"}  # settings that vary in a video: frame labels
 PINS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito, distinct with any colour vision
 
@@ -188,20 +193,66 @@ def map_over_image(
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, grid_aspect(subject.grid))
 
 
-def derived_spec(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-    """Return the figure of a view without a figure.py: map, chart or both, and the panels with detail."""
+def has_file(view: View, file: str) -> bool:
+    """Return True if the view's folder contains a file of this name, such as view.js."""
+    return (Path(__file__).with_name(view.slug) / file).is_file()
+
+
+def is_mapped(view: View) -> bool:
+    """Return True if a shared script draws the view because its folder has none."""
+    return not has_file(view, "view.js")
+
+
+def map_item(view: View) -> Item | None:
+    """Return the item drawn over the patches; None if there is none."""
+    return next((item for item in view.items if item.axes.split()[-2:] == ["row", "col"]), None)
+
+
+def is_printable(view: View) -> bool:
+    """Return True if the view has a figure for print."""
+    own = type(view).chart is not View.chart or hasattr(sys.modules[type(view).__module__], "spec")
+    return (is_mapped(view) or own or has_file(view, "figure.py")) and not view.export.unprinted
+
+
+def figure_spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return the figure for print: that of the view's function `spec`, else one derived from map and chart.
+
+    Raises:
+        VitvizError: If the view has no figure for print; the message gives the reason.
+    """
+    if not is_printable(view):
+        raise VitvizError(view.export.unprinted or LocalizedText(NO_PRINT, view=view.title))
+    module = type(view).__module__
+    if has_file(view, "figure.py"):
+        return importlib.import_module(f"{module}.figure").spec(view, subject, settings, asked)
+    return getattr(sys.modules[module], "spec", derived_spec)(view, subject, settings, asked)
+
+
+def layer_frames(view: View, settings: Settings, about: ModelShape) -> FrameSettings:
+    """Return label and settings of each frame of the video over the layers; VitvizError if none changes."""
+    own = view.export.video.frames
+    grows = [one.name for one in view.controls if is_mapped(view) and one.name in GROWS]
+    found = own(settings, about) if own else setting_frames(grows[0], settings, about) if grows else ()
+    if not found:
+        raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
+    return found
+
+
+def derived_spec(
+    view: View, subject: ViewContext, settings: Settings, asked: PrintStyle, detail: tuple[Panel, ...] = ()
+) -> FigureSpec:
+    """Return the figure of a view without an own `spec`: map, chart or both, and the panels `detail`."""
     chart = view.chart(subject, settings)
-    mapped = view.map and shared_map(view, subject, settings, asked)
-    panels = tuple(one for one in (mapped, chart) if one is not None)
-    panels += view.detail(subject, settings) if asked.detail else ()
+    mapped = shared_map(view, subject, settings, asked) if map_item(view) else None
+    panels = (*(one for one in (mapped, chart) if one is not None), *detail)
     width = WIDE if len(panels) > 1 else NARROW if mapped else NARROW + 14
     return FigureSpec((panels,), chart.notes if chart else (), width=width)
 
 
-def shared_map(view, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
+def shared_map(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
     """Return the shared map: the item over the patches, on a scale symmetric about zero if it is signed."""
-    item = view.map
-    values = view.item_values(subject, item.name, settings)
+    item = map_item(view)
+    values = item_values(view, subject, item.name, settings)
     lower = {control.name: control.minimum for control in view.controls if hasattr(control, "minimum")}
     for axis in item.axes.split()[:-2]:
         values = values[settings[axis] - lower[axis]]

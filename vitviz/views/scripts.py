@@ -15,6 +15,7 @@ from vitviz.charts.colormaps import TABLES
 from vitviz.traces.runs import Ablation
 from vitviz.views import VIEWS, View, ViewContext
 from vitviz.views.languages import labels_needing_escape
+from vitviz.views.printing import is_mapped, map_item
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("frontend", "views")
@@ -23,8 +24,8 @@ MAP, CHART = "frontend/map.js", "frontend/plotly_chart.js"  # draw every view th
 
 def drawing_module(slug: str) -> str:
     """Return the path of the module that draws a view: its own, else the shared map, else the chart."""
-    view = next((one for one in VIEWS if one.slug == slug and one.mapped), None)
-    return f"views/{slug}/view.js" if view is None else MAP if view.map else CHART
+    view = next((one for one in VIEWS if one.slug == slug and is_mapped(one)), None)
+    return f"views/{slug}/view.js" if view is None else MAP if map_item(view) else CHART
 
 
 def module_texts(ending: str, folders: tuple[str, ...] = ROOMS) -> dict[str, str]:
@@ -73,11 +74,14 @@ def figure_frame(subject: ViewContext, slug: str) -> dict[str, Any]:
 
 def view_declaration(view: View, subject: ViewContext) -> dict[str, Any]:
     """Return the JSON about a view: its settings with the model's bounds, and its items."""
+    drawn = map_item(view)
     return {
-        "controls": [control.to_json(subject.about) for control in view.offered_controls(subject)],
+        "controls": [
+            control.to_json(subject.about) for control in view.scope.offered(view.controls, subject)
+        ],
         "items": {item.name: list(item.depends) for item in view.items},
         "axes": {item.name: item.axes.split() for item in view.items},
         "says": {item.name: item.description for item in view.items},
         "title": view.title,
-        "signed": bool(view.map and view.map.signed),
+        "signed": drawn is not None and drawn.signed,
     }

@@ -30,10 +30,12 @@ from vitviz.traces.image_edits import ImageEdits
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import samples
 from vitviz.views import VIEWS, Choice, Control, IntSetting, Needs, Slider, View, ViewContext
+from vitviz.views.availability import refusal
 from vitviz.views.controls import DIFFERENCE, position_of_name
 from vitviz.views.evidence.compute import upstream_sources
 from vitviz.views.explorer import score
 from vitviz.views.printing import PrintStyle
+from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.shared import shared_distances
 from vitviz.views.trial import ORDER
 
@@ -231,7 +233,7 @@ class Endpoints:
         """
         given = {"target": target, "trail": f"{via}-{layer}.{head}" if via else f"{layer}.{head}"}
         view, subject, settings = self._asked("evidence", image, checkpoint, given)
-        if reason := view.refused(subject):
+        if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         found = self._service.read(subject, lambda: upstream_sources(subject, settings))
         lines = [{**_writer(writer), "logits": to_lists(part)} for writer, part in found.lines()]
@@ -283,7 +285,7 @@ class Endpoints:
         """
         if str(second).strip():
             asked = self._service.view(str(view))
-            if not (asked.paired or asked.sided):
+            if not (asked.scope.paired or asked.scope.sided):
                 raise WrongSetting(f"{asked.title} is of one checkpoint; leave second empty.")
         key = self._key(image, checkpoint, without, strokes, second)
         look = PrintStyle(parse_boolean(detail, "detail"), language=str(language))
@@ -342,7 +344,7 @@ class Endpoints:
         given = {"target": target, "patches_as": patches_as, "method": method, "steps": steps}
         given |= {"score": score} if score else {}
         view, subject, settings = self._asked("trial", image, checkpoint, given)
-        if reason := view.refused(subject):
+        if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         from vitviz.analyses.faithfulness.ranking import verdict_text
         from vitviz.views.trial import compute
@@ -403,7 +405,8 @@ class Endpoints:
     def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
         """Return a view, its subject and its checked settings."""
         view, subject = self._service.view(slug), self._subject(image, checkpoint)
-        return view, subject, view.settings({name: str(one) for name, one in given.items()}, subject.about)
+        texts = {name: str(one) for name, one in given.items()}
+        return view, subject, parse_settings(view, texts, subject.about)
 
     def _inspector(self, checkpoint: str):
         """Return the loaded model of a checkpoint's name; '' stands for the service's default."""
@@ -478,7 +481,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         chosen = {control.name: values.pop(control.name) for control in controls}
         if of_picture:
             subject = endpoints._subject(**values)
-        elif view.paired:  # a set does not depend on the image, so any key works
+        elif view.scope.paired:  # a set does not depend on the image, so any key works
             subject = endpoints._service.subject(endpoints._key(samples()[0].name, **values))
         else:
             subject = ViewContext(endpoints._inspector(**values))
@@ -498,7 +501,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     of_picture = view.needs not in (Needs.WEIGHTS, Needs.SET)
     parameters = [_parameter("image", ImageInput)] if of_picture else []
     parameters.append(_parameter("checkpoint", str, ""))
-    parameters += [_parameter("second", str, "")] if view.paired else []
+    parameters += [_parameter("second", str, "")] if view.scope.paired else []
     parameters += [_setting_parameter(control) for control in controls]
     parameters += [_parameter("without", str, "")] if of_picture else []
     signature = inspect.Signature(parameters, return_annotation=dict)

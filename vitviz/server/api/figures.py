@@ -10,7 +10,9 @@ from vitviz.export import Figure, captions, print_view
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import View
+from vitviz.views.availability import refusal
 from vitviz.views.printing import ALONE, PrintStyle
+from vitviz.views.routes import parse_settings
 
 FORMATS = ("svg", "pdf", "png", *captions.FORMS)
 QueryTexts = Mapping[str, str]  # settings as in a link
@@ -30,9 +32,9 @@ def figure(
 ) -> Figure:
     """Return a view's figure for a key and settings as in a link. Raises VitvizError for invalid ones."""
     view, subject = service.view(slug), service.subject(key)
-    if subject.survey is not None and not view.averages:
+    if subject.survey is not None and not view.scope.averages:
         raise Unknown(f"{view.title} has no average over a set of pictures.")
-    return figure_of_settings(service, key, view, view.settings(given, subject.about), asked)
+    return figure_of_settings(service, key, view, parse_settings(view, given, subject.about), asked)
 
 
 def figure_of_settings(
@@ -67,8 +69,8 @@ def figure_file(
     """
     wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = service.view(slug), service.subject(key)
-    settings = view.settings(wanted.theirs, subject.about)
-    if view.on_request and not view.refused(subject) and not view.available_now(subject, settings):
+    settings = parse_settings(view, wanted.theirs, subject.about)
+    if view.scope.on_request and not refusal(view, subject) and not view.scope.available(subject, settings):
         raise VitvizError(NOT_YET)  # drawing would run a computation that visitors start with a button
     made = figure(service, key, slug, wanted.theirs, wanted.look())
     width, dpi = wanted.number("width", ""), wanted.number("dpi", "300")

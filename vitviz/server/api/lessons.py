@@ -29,6 +29,9 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.unicode import parse_json
 from vitviz.views import VIEWS, Needs, ViewContext
+from vitviz.views.availability import refusal
+from vitviz.views.printing import is_printable
+from vitviz.views.routes import export_axes, parse_settings, settings_for_files
 
 if TYPE_CHECKING:
     from vitviz.engine import Inspector
@@ -102,7 +105,7 @@ def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
             archive.writestr(VECTORS, vectors[1])
         counted = {"arrays": _arrays(archive), "prefix": service.subject(key).grid.prefix}
         figures = "".join(f"{one}\n" for one in archive.namelist() if one.startswith("figures/"))
-        each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.files]
+        each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.export.files]
         files = "".join(f"{one:<27}{label}\n" for one, label in each)
         views = "".join(f"{v.title}: {left_out.get(v.slug) or v.words.what}\n\n" for v in VIEWS)
         told = {"checkpoint": name, "files": files, "figures": figures, "views": views, **counted}
@@ -154,11 +157,11 @@ def _write(
     for slug, survey in surveys.items():
         # the key of a survey or of a pair
         known = service.sets.survey(survey) is not None or service.runs.both(survey)[0] == key
-        if not service.view(slug).averages or not known:
+        if not service.view(slug).scope.averages or not known:
             raise Unknown("The requested average is no longer stored. Compute it again.")
-    parsed = {view.slug: view.settings(asked[view.slug], subject.about) for view in VIEWS}
-    settings = {view.slug: view.settings_for_files(parsed[view.slug], subject.grid) for view in VIEWS}
-    left_out = {view.slug: reason for view in VIEWS if (reason := view.refused(subject))}
+    parsed = {view.slug: parse_settings(view, asked[view.slug], subject.about) for view in VIEWS}
+    settings = {view.slug: settings_for_files(view, parsed[view.slug], subject.grid) for view in VIEWS}
+    left_out = {view.slug: reason for view in VIEWS if (reason := refusal(view, subject))}
     shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
     absent = [view for view in shown if not view.available_now(subject, parsed[view.slug])]
     left_out |= {view.slug: ON_REQUEST for view in absent}
@@ -166,11 +169,11 @@ def _write(
         source = surveys.get(view.slug, pair if view.paired or view.sided else key)
         numbers = service.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
-        if view.printable:
+        if is_printable(view):
             made = prints.figure(service, source, view.slug, asked[view.slug])
             archive.writestr(f"{folder}figures/{made.name}.svg", made.svg())
             archive.writestr(f"{folder}figures/{made.name}.txt", made.caption)
-        for file in view.files:
+        for file in view.export.files:
             data = service.file(source, view.slug, file.name, asked[view.slug])
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", service.image(key, "input"), zipfile.ZIP_STORED)
@@ -204,7 +207,7 @@ def _run_description(
         "without": trace.without.text(),  # the ablation; heads and layers are counted from 1
         "head_type": trace.head_type,
         "prediction": [{"label": label, trace.quantity: score} for label, score in trace.top(5)],
-        "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.averages},
+        "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.scope.averages},
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},
         "left_out": dict(left_out)}  # fmt: skip
 
@@ -217,7 +220,7 @@ def _arrays(archive: zipfile.ZipFile) -> str:
         if name not in archive.namelist():
             continue
         with np.load(io.BytesIO(archive.read(name))) as file:
-            axes = {**view.axes(), "prefix_tokens": "prefix"}
+            axes = {**export_axes(view), "prefix_tokens": "prefix"}
             lines += [
                 f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in file.files if one in axes
             ]

@@ -19,7 +19,6 @@ from vitviz.export.animation import (
     check_axis,
     check_video_format,
     check_width,
-    layer_frames,
     layer_video,
     predicted_class_setting,
     training_video,
@@ -33,7 +32,8 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.server.services.frames import thin_out
 from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.views import Needs, View
-from vitviz.views.printing import ALONE, PrintStyle
+from vitviz.views.printing import ALONE, PrintStyle, layer_frames
+from vitviz.views.routes import parse_settings
 
 if TYPE_CHECKING:
     from vitviz.engine import Snapshot
@@ -64,7 +64,7 @@ def page_video(
 
     if check_axis(over) == "layers":
         subject = service.subject(key)
-        settings = view.settings(given, subject.about)
+        settings = parse_settings(view, given, subject.about)
 
         def grown(each: Mapping[str, Any]):
             request_context.require_visitor()
@@ -73,7 +73,7 @@ def page_video(
         return layer_video(view, subject, settings, asked.detail, grown)
     moments = _moments(service, view, run.checkpoint)
     subject = service.subject(key)
-    given = {**given, **predicted_class_setting(subject, view.settings(given, subject.about))}
+    given = {**given, **predicted_class_setting(subject, parse_settings(view, given, subject.about))}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
@@ -93,8 +93,8 @@ def upload_video(
 ) -> Animation:  # fmt: skip
     """Return a view's video over a slice (`part`) of a video's frames, traced like the image of `key`."""
     view = service.view(slug)
-    if view.on_request or view.needs is not Needs.RUN:
-        raise VitvizError(TOO_LONG if view.on_request else OF_A_SET)
+    if view.scope.on_request or view.needs is not Needs.RUN:
+        raise VitvizError(TOO_LONG if view.scope.on_request else OF_A_SET)
     frames = thin_out(service.videos.of(video).frames[part], FRAMES)
 
     def each() -> Iterator[tuple[int, float, Figure]]:
@@ -169,7 +169,7 @@ def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snap
     moments = thin_out(service.checkpoints.moments(checkpoint), MOST)
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
-    if view.on_request:
+    if view.scope.on_request:
         raise VitvizError(TOO_LONG)
     return moments
 

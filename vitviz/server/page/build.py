@@ -61,7 +61,7 @@ def build_page(service: AnalysisService) -> gr.Blocks:
             with gr.Column(scale=5, min_width=360, elem_id="vitviz-right"):
                 PageComponent("groups", value=GROUPED, elem_id="vitviz-groups")
                 # views that need no pass come first
-                soon = next(view.slug for view in VIEWS if view.needs_no_pass)
+                soon = next(view.slug for view in VIEWS if view.scope.needs_no_pass)
                 with gr.Tabs(selected=soon, overflow_behavior="wrap", elem_id="vitviz-tabs") as right:
                     figures = {view.slug: _tab(view) for view in VIEWS}
                 left.set.render()

@@ -7,6 +7,8 @@ from vitviz.server.i18n import mark
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import text_to_json
 from vitviz.views import Needs, View, ViewContext, scripts
+from vitviz.views.availability import misses_patches, refusal
+from vitviz.views.printing import is_printable
 
 AWAITED = mark("This view needs the whole forward pass, which is still running.")
 
@@ -24,7 +26,7 @@ def figures_of(view: View, service: AnalysisService, state: dict, soon: bool = F
     if not second:
         return [figure_value(service, key, view, soon) | still, {}]
     keys = [key, second]
-    if view.paired or view.sided:
+    if view.scope.paired or view.scope.sided:
         keys = [service.runs.pair(key, second), service.runs.pair(second, key)]
     first, beside = (figure_value(service, one, view, soon) for one in keys)
     both = first | still, {**beside, "second": True}  # the second may have other classes
@@ -36,10 +38,10 @@ def figure_value(service: AnalysisService, key: str, view: View, soon: bool = Fa
     subject = service.before(key) if soon else service.subject(key)
     frame = figure_frame(service, key, view.slug, subject)
     try:
-        if subject.awaited and not view.needs_no_pass:
+        if subject.awaited and not view.scope.needs_no_pass:
             return {**frame, "message": text_to_json(AWAITED), "awaited": True}
-        if reason := view.refused(subject):
-            ways = {"paintable": view.misses_patches(subject), "restorable": _restorable(view, subject)}
+        if reason := refusal(view, subject):
+            ways = {"paintable": misses_patches(view, subject), "restorable": _restorable(view, subject)}
             return {**frame, "message": text_to_json(reason), **ways}
         found = scripts.view_declaration(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:
@@ -54,7 +56,7 @@ def figure_value(service: AnalysisService, key: str, view: View, soon: bool = Fa
 def _restorable(view: View, subject: ViewContext) -> bool:
     """Return True if the view is refused only because parts of the model or the sequence are removed."""
     removed = subject.trace is not None and subject.trace.without
-    return bool(removed and subject.original) and view.refused(subject.original()) is None
+    return bool(removed and subject.original) and refusal(view, subject.original()) is None
 
 
 def figure_frame(

@@ -13,13 +13,14 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.server.services.image_sets import SEEN, require_at_most
 from vitviz.traces.localized_text import text_to_json
 from vitviz.views import VIEWS, Needs, View
+from vitviz.views.routes import image_set_setting
 
-AVERAGED = [view for view in VIEWS if view.averages]
+AVERAGED = [view for view in VIEWS if view.scope.averages]
 
 
 def _ways(view: View) -> list | None:
     """Return a view's options for surveys: label, values, default."""
-    control = next((control for control in view.controls if control.name == view.set_control), None)
+    control = next((control for control in view.controls if control.name == view.scope.set_control), None)
     return control and [control.label, [list(one) for one in control.options], control.start()]
 
 
@@ -80,11 +81,11 @@ class ImageSetPanel:
         slug, way = (str(event_data(event).get(name) or "") for name in ("view", "way"))
         try:
             view, given = service.view(slug), state.get("set", "")
-            if not view.averages:
+            if not view.scope.averages:
                 raise Unknown(f"{view.title} has no average over an image set.")
-            way, pictures = view.image_set_setting(way), service.sets.pictures(given)
-            require_at_most(view.most_pictures, len(pictures))
-            second = state.get("second_key") if view.paired else None
+            way, pictures = image_set_setting(view, way), service.sets.pictures(given)
+            require_at_most(view.scope.most_images, len(pictures))
+            second = state.get("second_key") if view.scope.paired else None
             steps, last = -1, None
             surveys = service.sets.surveying(state["key"], pictures, view.paired, second, way, given)
             for key, survey in surveys:

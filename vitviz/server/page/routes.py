@@ -40,6 +40,7 @@ from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.samples import sample_image
 from vitviz.traces.unicode import parse_json
 from vitviz.views import VIEWS, Needs
+from vitviz.views.printing import is_printable
 
 CARD = Path(__file__).with_name("card.jpg")  # the preview of a shared link
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
@@ -335,7 +336,7 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
     match asked.get("flickers"):
         case [str(slug), dict(given)]:
             view = next((view for view in VIEWS if view.slug == slug), None)
-    if view and view.needs is Needs.RUN and view.printable and not view.on_request:
+    if view and view.needs is Needs.RUN and is_printable(view) and not view.scope.on_request:
         given = {str(name): str(value) for name, value in given.items()}
         question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
         try:

@@ -32,6 +32,9 @@ from vitviz.traces.image_edits import NONE
 from vitviz.traces.runs import Run
 from vitviz.traces.text_classes import plain_name
 from vitviz.views import ModelShape, Needs, View, ViewContext
+from vitviz.views.availability import refusal
+from vitviz.views.base import find_item
+from vitviz.views.routes import item_array, parse_settings, settings_for_files
 
 T = TypeVar("T")
 PASS = "the pass"  # ticket of a run's own pass; visitors' tickets contain no space
@@ -156,11 +159,11 @@ class AnalysisService:
         settings, place = self._place(view, key, name, given, about)
 
         def make() -> np.ndarray:
-            subject = self._fitting(key, view, view.find_item(name).of_image)
-            return self.read(subject, lambda: view.array(subject, name, settings))
+            subject = self._fitting(key, view, find_item(view, name).of_image)
+            return self.read(subject, lambda: item_array(view, subject, name, settings))
 
         # computing the item takes passes beyond the run's own
-        passes = view.on_request or view.float32_only or view.needs is Needs.SET
+        passes = view.scope.on_request or view.scope.float32_only or view.needs is Needs.SET
         return self._drawn.within(self.work.hold_place if passes else nullcontext, place, make)
 
     def available_now(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
@@ -172,8 +175,8 @@ class AnalysisService:
         self, view: View, key: str, name: str, given: Mapping[str, str], about: ModelShape
     ) -> tuple[dict[str, Any], Hashable]:
         """Return an item's settings and its cache key."""
-        settings = view.settings(given, about)
-        item = view.find_item(name)
+        settings = parse_settings(view, given, about)
+        item = find_item(view, name)
         asked = tuple((one, settings[one]) for one in item.depends)
         weights = view.needs is Needs.WEIGHTS and not item.of_image
         of = (self.runs.run(key).checkpoint, about.grid) if weights else key
@@ -183,7 +186,7 @@ class AnalysisService:
         """Return a view's numbers with all settings and the checkpoint's name, as an .npz file."""
         view = self.view(slug)
         subject = self._fitting(key, view)
-        settings = view.settings(given, subject.about)
+        settings = parse_settings(view, given, subject.about)
         with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
         settings = view.settings_for_files(settings, subject.grid)
@@ -207,7 +210,8 @@ class AnalysisService:
                 from vitviz.export.standalone_html import standalone_view
 
                 return self.read(subject, lambda: standalone_view(view, subject, given, upload).page).encode()
-            return self.read(subject, lambda: view.file(subject, name, settings, upload))
+            make = next(file.make for file in view.export.files if file.name == name)
+            return self.read(subject, lambda: make(view, subject, settings, upload))
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """Return a view's summary, computed once."""
@@ -264,9 +268,9 @@ class AnalysisService:
         """
         weights = view.needs is Needs.WEIGHTS and not of_image
         subject = self.before(key) if weights else self.subject(key)
-        if subject.survey is not None and not view.averages:
+        if subject.survey is not None and not view.scope.averages:
             raise Unknown(f"{view.title} has no average over a set of pictures.")
-        if reason := view.refused(subject):
+        if reason := refusal(view, subject):
             raise Unknown(reason)
         return subject
 

@@ -11,16 +11,15 @@ from vitviz.charts.chart import BLUE, ORANGE, Chart, Matrix, Scale, Series, to_j
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec
 from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText, text_to_json
-from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, drawing_item
+from vitviz.views.base import Item, Needs, View, ViewTexts, as_json, chart_item, drawing_item
 from vitviz.views.controls import Choice, Control, IntSetting
+from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, image_count_text, join_texts
 from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 SKIPS = ("attention_patches", "mlp_patches", "attention_class", "mlp_class")
 CURVES = ("distance", "distance_of_even", "entropy", *SKIPS)
-NO_SET = "This view needs an image set. In Python, pass a survey with the measures vitviz.surveys.LAYERS."
-TAKEN_AWAY = "This view runs an image set through the full model. Restore removed parts first."
 NO_SECOND = (
     "There is no second checkpoint. Choose one under “Comparison and input size”, or compare with the same"
     " checkpoint."
@@ -43,12 +42,21 @@ UP = {
 LOST = "{checkpoint} has no such curve: its block type is not supported, or it has no class token."
 
 
+def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tuple[Control, ...]:
+    """Open with the second checkpoint, or with the model before its training; never with itself."""
+    opening = "before" if subject.beside is None else "beside"
+    return tuple(replace(one, default=opening) if one.name == "against" else one for one in controls)
+
+
+def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
+    """Return the items not to request: the matrix and the chart hold them; `looked` without a history."""
+    return ("curves", "cka", "error", "steps", *(() if subject.film() else ("looked",)))
+
+
 class SimilarityView(View):
     title = "Similarity"
     needs = Needs.SET
-    averages = True
-    paired = True
-    every_patch = True
+    scope = Scope(every_patch=True, averages=True, paired=True, offered=_offered_controls)
     words = ViewTexts.from_text(r"""
         Bright squares: layers that represent images alike (CKA).
 
@@ -105,10 +113,6 @@ class SimilarityView(View):
         # training step, from 0, that surveys the images
         IntSetting("frame", passing=True),
     )
-    arrays = {
-        "pictures": "",
-        **{before + name: axis for name in CURVES for before, axis in (("", "layer"), ("second_", "other"))},
-    }
     items = (
         Item(
             "cka", "depth other",
@@ -123,15 +127,16 @@ class SimilarityView(View):
         drawing_item("steps", "other", "steps of the training", dtype="int32"),
         drawing_item("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
+        chart_item("tokens", "against", "curve"),
     )  # fmt: skip
-
-    charted = ("tokens", "against", "curve")
-    extra_strings = (NO_SET, TAKEN_AWAY)
-
-    def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:
-        """Open with the second checkpoint, or with the model before its training; never with itself."""
-        opening = "before" if subject.beside is None else "beside"
-        return tuple(replace(one, default=opening) if one.name == "against" else one for one in self.controls)
+    export = ExportDefaults(
+        arrays={
+            "pictures": "",
+            **dict.fromkeys(CURVES, "layer"),
+            **{f"second_{name}": "other" for name in CURVES},
+        },
+        skipped=_skipped_items,
+    )
 
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return the reason, for the page, why there is nothing to compare; None if there is none.
@@ -141,13 +146,15 @@ class SimilarityView(View):
         drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
         known = subject.sampled if survey is None else drawn_of <= {one.name for one in survey.measures}
         if not known:
-            return NO_SET
-        return TAKEN_AWAY if subject.trace is not None and subject.trace.without else None
-
-    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
-        """Return the items that the script requests: matrix, chart and, with a history, `looked`."""
-        gone = {"curves", "cka", "error", "steps", *(() if subject.film() else ("looked",))}
-        return tuple(item for item in self.items if item.name not in gone)
+            return LocalizedText(
+                "This view needs an image set. In Python, pass a survey with the measures"
+                " vitviz.surveys.LAYERS."
+            )
+        if subject.trace is not None and subject.trace.without:
+            return LocalizedText(
+                "This view runs an image set through the full model. Restore removed parts first."
+            )
+        return None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return the facts that need no forward pass."""
@@ -253,17 +260,6 @@ class SimilarityView(View):
         )
         return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
 
-    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return the matrix; with detail also the selected curve of every checkpoint in view, by layer."""
-        matrix, notes = self.matrix(subject, settings), self._notes(subject, settings)
-        if not asked.detail:
-            return FigureSpec(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
-        second = subject.beside is not None and settings["against"] != "before"
-        chart, more = self.chart(subject, settings), {"second": second}
-        if not chart.series:
-            return FigureSpec(((matrix,),), notes + chart.notes, width=NARROW, **more)
-        return FigureSpec(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
-
     def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
         """Return the notes on the number of images, the standard error and empty squares."""
         values, error = (np.asarray(self.item(subject, name, settings)) for name in ("cka", "error"))
@@ -308,6 +304,18 @@ class SimilarityView(View):
             raise WrongSetting(LocalizedText(NO_FILM))
         found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
         return np.stack([one.numpy() for one in found], axis=1)
+
+
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return the matrix; with detail also the selected curve of every checkpoint in view, by layer."""
+    matrix, notes = view.matrix(subject, settings), view._notes(subject, settings)
+    if not asked.detail:
+        return FigureSpec(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
+    second = subject.beside is not None and settings["against"] != "before"
+    chart, more = view.chart(subject, settings), {"second": second}
+    if not chart.series:
+        return FigureSpec(((matrix,),), notes + chart.notes, width=NARROW, **more)
+    return FigureSpec(((matrix, chart),), notes + chart.notes, ((1.0, 1.1),), WIDE, **more)
 
 
 def survey_to_show(subject: ViewContext) -> Any:

@@ -8,20 +8,26 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.charts.chart import Chart, ReferenceLine, Series, by_layer, ramp_colour
+from vitviz.charts.mpl.spec import FigureSpec
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import File, Item, View, ViewTexts, drawing_item
-from vitviz.views.controls import Choice
+from vitviz.views.base import Item, View, ViewTexts, drawing_item, item_values
+from vitviz.views.controls import DIFFERENCE, Choice
+from vitviz.views.parts import ExportDefaults, File, Scope
+from vitviz.views.printing import PrintStyle, derived_spec
 from vitviz.views.shared import shared_distances, to_csv
 from vitviz.views.subject import Settings, ViewContext
 
 REACH = "Error bars: ± standard error over the images."
-ITEMS = ("distance", "prefix_mass")
+
+
+def _numbers_csv(view: View, subject: ViewContext, settings: Settings, upload: Any) -> bytes:
+    """Return the CSV table of the numbers with a row per head."""
+    return to_csv(_rows(subject, settings, view.numbers(subject, settings)))
 
 
 class AttentionDistanceView(View):
     title = "Attention distance"
-    endpoint = "attention_distance"
-    averages = True
+    scope = Scope(averages=True)
     words = ViewTexts.of_paper(r"""
         Some heads attend only to nearby patches, like a convolution; others everywhere, even in layer 1.
 
@@ -38,7 +44,6 @@ class AttentionDistanceView(View):
         A small distance can also mean that a head puts most of its mass on the class token: see the mass in
         the hover text. One image is one sample; use a set of images for a statement about the model.
     """)
-    arrays = {"uniform": "", "pictures": "", "error": "layer head"}
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
         Choice(
@@ -46,16 +51,26 @@ class AttentionDistanceView(View):
             "Rows",
             options=(("plain", "As in the paper"), ("renormalised", "Renormalised over patches")),
         ),
+        DIFFERENCE,
     )
     items = (
-        Item("distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",)),
-        Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1"),
+        Item(
+            "distance",
+            "layer head",
+            "mean attention distance, px of the model's input",
+            depends=("rows",),
+            differs=True,
+        ),
+        Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1", differs=True),
         drawing_item("uniform", "one", "distance of attention spread evenly, px", "rows"),
     )
-    differs = ITEMS
-    files = (
-        File("figure.html", "Figure (HTML)", "text/html"),
-        File("numbers.csv", "Numbers (.csv)", "text/csv"),
+    export = ExportDefaults(
+        arrays={"uniform": "", "pictures": "", "error": "layer head"},
+        files=(
+            File("figure.html", "Figure (HTML)", "text/html"),
+            File("numbers.csv", "Numbers (.csv)", "text/csv", _numbers_csv),
+        ),
+        endpoint="attention_distance",
     )
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -81,7 +96,10 @@ class AttentionDistanceView(View):
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return a dot per head over the layers, or a line per layer over its heads sorted by distance."""
-        distance, mass = (np.asarray(self.item_values(subject, one, settings), float) for one in ITEMS)
+        distance, mass = (
+            np.asarray(item_values(self, subject, one, settings), float)
+            for one in ("distance", "prefix_mass")
+        )
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
         level = ReferenceLine(
@@ -101,19 +119,17 @@ class AttentionDistanceView(View):
         chart = _chart(distance, settings, up, _title(subject), high=high, **more)
         return chart if error is None else replace(chart, notes=(LocalizedText(REACH),))
 
-    def detail(self, subject: ViewContext, settings: Settings) -> tuple[Chart, ...]:
-        """Return the chart of each head's attention on prefix tokens."""
-        if not subject.grid.prefix:
-            return ()
-        mass, high = np.asarray(self.item_values(subject, "prefix_mass", settings), float), 1.0
-        up = LocalizedText("Attention on prefix tokens")
-        if settings["difference"] == "on":
-            up, high = LocalizedText("{what}: after − before", what=up), None
-        return (_chart(mass, settings, up, _title(subject), high=high),)
 
-    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """Return the CSV table of the numbers with a row per head; the server makes figure.html."""
-        return to_csv(_rows(subject, settings, self.numbers(subject, settings)))
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return the chart; with detail also that of each head's attention on prefix tokens."""
+    if not (asked.detail and subject.grid.prefix):
+        return derived_spec(view, subject, settings, asked)
+    mass, high = np.asarray(item_values(view, subject, "prefix_mass", settings), float), 1.0
+    up = LocalizedText("Attention on prefix tokens")
+    if settings["difference"] == "on":
+        up, high = LocalizedText("{what}: after − before", what=up), None
+    detail = (_chart(mass, settings, up, _title(subject), high=high),)
+    return derived_spec(view, subject, settings, asked, detail)
 
 
 def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:

@@ -9,17 +9,26 @@ from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.charts.chart import Chart, to_json
 from vitviz.errors import VitvizError
 from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
-from vitviz.views.controls import Choice, Control, IntListSetting, IntSetting, ModelShape, Slider, Text
+from vitviz.views.base import Item, View, ViewTexts, as_json, chart_item, drawing_item
+from vitviz.views.controls import (
+    DIFFERENCE,
+    Choice,
+    Control,
+    IntListSetting,
+    IntSetting,
+    ModelShape,
+    Slider,
+    Text,
+)
 from vitviz.views.evidence import charts, compute, graph, sentences, sufficiency, truth
-from vitviz.views.printing import FrameSettings, growing_frames
+from vitviz.views.parts import ExportDefaults, FrameSettings, Scope, VideoDefaults
+from vitviz.views.printing import growing_frames
 from vitviz.views.shared import WHOLE, json_bytes, likeliest_classes, shared_logit_terms
 from vitviz.views.subject import Settings, ViewContext
 
-_NO_HEAD = "{checkpoint} has no classifier, so there is no logit to attribute."
-_UNBALANCED = "No logit attribution for this prediction: {reason}"
 ONE_MAP = "Only logit attribution can be shown layer by layer; other methods' maps cover all layers."
 _ASKED = ("target", "relative")
+_CHANGED = (*_ASKED, "difference")  # `compute.account` subtracts the original image
 _MAPPED = (*_ASKED, "method", "chosen", "until")
 _TRAIL = (*_ASKED, "chosen", "trail")
 _TRUTH = (("show", "writers"), ("beside", "truth"))
@@ -66,6 +75,50 @@ SHOWN = (  # panels beside the map
 )
 _EXPLAINED = {"show": tuple(name for name, _ in SHOWN if name != "sentences"), "difference": ("on",)}
 _LIKELIEST = {"show": ("sentences",)}
+EXTRA_TEXTS = (*compute.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
+
+
+def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tuple[Control, ...]:
+    """Return the controls without panels, fields and options that do not suit the classifier."""
+    trace, given, offered = subject.trace, sentences.has_several_classes(subject), []
+    values = trace is not None and trace.head_type == "value"  # no predicted class
+    fits = {"sentences": given, "smallest": not values}
+    for one in controls:
+        if one.name == "show":
+            one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
+        if one.name == "relative" and not compute.compares_with_mean(trace):
+            one = replace(one, label="", options=one.options[:1])  # no field
+        if given or one.only is not _LIKELIEST:
+            offered.append(one)
+    return tuple(offered)
+
+
+def _exported_values(subject: ViewContext, name: str) -> tuple[str, ...]:
+    """Return the heads, layers, sources, patches or classes to export for a setting.
+
+    Layers and heads count from 1; () for settings with other values.
+    """
+    layers = range(1, subject.about.layers + 1)
+    ends = ("", "embedding", "positions", "constant")
+    heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
+    return {
+        "chosen": ("", *(f"{layer}{head}" for layer in layers for head in ("", *heads))),
+        "trail": ("", *(f"{layer}{head}" for layer in layers for head in heads)),
+        "writer": (*ends, *(f"{kind}.{layer}" for kind in ("mlp", "bias") for layer in layers)),
+        "patches": ("", *map(str, range(subject.grid.patches))),
+        "target": ("top", *map(str, compute.likeliest(subject))),
+    }.get(name, ())
+
+
+def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
+    """Return the frames of a video whose map adds the heads of one layer per frame.
+
+    Raise VitvizError for maps of other methods and for the classes of the patches.
+    """
+    if settings["method"] != "ledger" or settings["show"] == "sentences":
+        raise VitvizError(LocalizedText(ONE_MAP))
+    whole = {**settings, "chosen": "", "patches": ()}
+    return growing_frames(1, about.layers, lambda last: {**whole, "until": last})
 
 
 class AttributionView(View):
@@ -103,30 +156,7 @@ class AttributionView(View):
         layers. In a late layer, the token at a position is already a mixture. The start is the same for every
         image.
     """)
-    arrays = {
-        "written_by_heads": "layer head",
-        "written_by_layers": "kind layer",  # biases, MLPs
-        "written_otherwise": "line",  # contribution, sum, embedding, positions, constant
-        "edge_writers": "edge",  # sources of edges into the selected head, layers and heads from 1
-        "edge_lines": "edge",  # contribution of the source
-        "edge_effects": "edge",
-        "paths": "path",  # components along each path, up to the output, from 1
-        "path_shares": "path",
-        "path_sums": "line",  # total of all heads, total of unlisted paths, chains of heads opened
-        "path_bound": "line",  # bound on unlisted paths; 1 if the listed ones are proven the largest, else 0
-        "edges_kept": "count",
-        "margins": "order count",  # by largest contribution, then in random orders
-        "edge_shares": "edge",
-        "likeliest": "row col",  # class of the largest cosine of each patch, -1 for none
-        "cosines": "row col",
-        "class_names": "class",
-        "target": "",
-        "line_names": "line",
-        "by_source": "layer head token",
-        "effects_of_heads": "layer head",
-        "effects_of_mlps": "layer",
-        "correlations": "line",  # of effects and contributions: over heads, over MLPs
-    }
+    scope = Scope(offered=_offered_controls)
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice(
@@ -152,22 +182,37 @@ class AttributionView(View):
         IntSetting("until", maximum="layers"),  # map the heads up to this layer, from 1; 0 for all
         IntSetting("tried", minimum=1, maximum=sufficiency.STEPS, default=sufficiency.STEPS, passing=True),
         IntListSetting("patches", maximum="patches", most=400),  # contributions per head count only these
+        DIFFERENCE,
     )
     items = (
-        Item("map", "row col", "head contributions by source patch, logits", depends=_MAPPED, signed=True),
         Item(
-            "explained", "line", "what the map explains, and leaves unexplained", depends=("target", "method")
+            "map",
+            "row col",
+            "head contributions by source patch, logits",
+            depends=(*_MAPPED, "difference"),
+            signed=True,
         ),
-        Item("heads", "layer head", "each head's contribution, logits", depends=(*_ASKED, "patches")),
-        Item("mlps", "layer", "each MLP's contribution, logits", depends=_ASKED),
-        Item("biases", "layer", "each projection bias, logits", depends=_ASKED),
+        Item(
+            "explained",
+            "line",
+            "what the map explains, and leaves unexplained",
+            depends=("target", "method", "difference"),
+        ),
+        Item(
+            "heads",
+            "layer head",
+            "each head's contribution, logits",
+            depends=(*_ASKED, "patches", "difference"),
+        ),
+        Item("mlps", "layer", "each MLP's contribution, logits", depends=_CHANGED),
+        Item("biases", "layer", "each projection bias, logits", depends=_CHANGED),
         Item(
             "lines",
             "line",
             "start, pooling, norm bias, classifier bias, logit, sum; for differences also the norm",
-            depends=_ASKED,
+            depends=_CHANGED,
         ),
-        Item("sources", "group", "heads' contributions from patches and each prefix token", depends=_ASKED),
+        Item("sources", "group", "heads' contributions from patches and each prefix token", depends=_CHANGED),
         drawing_item("forming", "depth class", "probability, or value, by depth, norm afresh"),
         drawing_item("share", "depth", "share of the target so far, logits", *_ASKED),
         drawing_item("own", "row col", "each patch's own answer", "target", "depth"),
@@ -179,7 +224,7 @@ class AttributionView(View):
             *_ASKED,
             "layer",
         ),
-        drawing_item("direct", "layer head", "each head's share, of all patches", *_ASKED),
+        drawing_item("direct", "layer head", "each head's share, of all patches", *_CHANGED),
         drawing_item("agreement", "kind", "shares and effects", *_ASKED),
         drawing_item("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
         drawing_item("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
@@ -192,39 +237,55 @@ class AttributionView(View):
         as_json("classes", "the likeliest classes"),
         as_json("change", "the prediction before the change and after", "target"),
         as_json("labels", "all classes"),
+        chart_item(*_TRAIL, "show", "part", "layer", "paths", "tried", "difference"),
     )
-
-    charted = (*_TRAIL, "show", "part", "layer", "paths", "tried")
-    extra_strings = (*compute.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *truth.PARTS_AS)))
-    differs = ("map", "explained", "heads", "mlps", "biases", "lines", "sources", "direct")
+    export = ExportDefaults(
+        arrays={
+            "written_by_heads": "layer head",
+            "written_by_layers": "kind layer",  # biases, MLPs
+            "written_otherwise": "line",  # contribution, sum, embedding, positions, constant
+            "edge_writers": "edge",  # sources of edges into the selected head, layers and heads from 1
+            "edge_lines": "edge",  # contribution of the source
+            "edge_effects": "edge",
+            "paths": "path",  # components along each path, up to the output, from 1
+            "path_shares": "path",
+            "path_sums": "line",  # total of all heads, total of unlisted paths, chains of heads opened
+            "path_bound": "line",  # bound on unlisted paths; 1 if the listed ones are proven largest, else 0
+            "edges_kept": "count",
+            "margins": "order count",  # by largest contribution, then in random orders
+            "edge_shares": "edge",
+            "likeliest": "row col",  # class of the largest cosine of each patch, -1 for none
+            "cosines": "row col",
+            "class_names": "class",
+            "target": "",
+            "line_names": "line",
+            "by_source": "layer head token",
+            "effects_of_heads": "layer head",
+            "effects_of_mlps": "layer",
+            "correlations": "line",  # of effects and contributions: over heads, over MLPs
+        },
+        values=_exported_values,
+        video=VideoDefaults(frames=_layer_frames),
+    )
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return the chart beside the map; effects of ablated components cover the layers from `layer` on."""
         show = "account" if settings["difference"] == "on" else settings["show"]
         return CHARTS.get(show, charts.waterfall_chart)(self, subject, settings)
 
-    def offered_controls(self, subject: ViewContext) -> tuple[Control, ...]:
-        """Return the controls without panels, fields and options that do not suit the classifier."""
-        trace, given, offered = subject.trace, sentences.has_several_classes(subject), []
-        values = trace is not None and trace.head_type == "value"  # no predicted class
-        fits = {"sentences": given, "smallest": not values}
-        for one in self.controls:
-            if one.name == "show":
-                one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
-            if one.name == "relative" and not compute.compares_with_mean(trace):
-                one = replace(one, label="", options=one.options[:1])  # no field
-            if given or one.only is not _LIKELIEST:
-                offered.append(one)
-        return tuple(offered)
-
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return why the view does not apply (no classifier, or terms miss the logit), or None."""
         if subject.trace.logits is None:
-            return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
+            return LocalizedText(
+                "{checkpoint} has no classifier, so there is no logit to attribute.",
+                checkpoint=subject.checkpoint,
+            )
         try:
             shared_logit_terms(subject)
         except VitvizError as error:
-            return LocalizedText(_UNBALANCED, reason=message_of(error))
+            return LocalizedText(
+                "No logit attribution for this prediction: {reason}", reason=message_of(error)
+            )
         return None
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
@@ -232,10 +293,9 @@ class AttributionView(View):
 
         "refusal" says why panels that need the full model are refused; None if it is intact.
         """
-        top = subject.trace.logits.topk(min(compute.SHOWN, subject.trace.logits.numel()))
         classes = subject.trace.classes
         return {
-            "top": top.indices.tolist(),
+            "top": compute.likeliest(subject),
             "prefix": list(subject.grid.prefix_names),
             "patches": compute.patch_prediction_kind(subject),
             "refusal": text_to_json(LocalizedText(WHOLE))
@@ -243,22 +303,6 @@ class AttributionView(View):
             else None,  # reason against panels that compute in steps
             **({} if classes is None else {"scale": classes.scale, "bias": classes.bias}),
         }
-
-    def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
-        """Return the heads, layers, sources, patches or classes to export for a setting.
-
-        Layers and heads count from 1; () for settings with other values.
-        """
-        layers = range(1, subject.about.layers + 1)
-        ends = ("", "embedding", "positions", "constant")
-        heads = [f".{head}" for head in range(1, subject.about.heads + 1)]
-        return {
-            "chosen": ("", *(f"{layer}{head}" for layer in layers for head in ("", *heads))),
-            "trail": ("", *(f"{layer}{head}" for layer in layers for head in heads)),
-            "writer": (*ends, *(f"{kind}.{layer}" for kind in ("mlp", "bias") for layer in layers)),
-            "patches": ("", *map(str, range(subject.grid.patches))),
-            "target": ("top", *map(str, self.summary(subject)["top"])),
-        }.get(name, ())
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """Return an item by name: contributions to the target's logit, maps, lens or JSON bytes.
@@ -273,9 +317,7 @@ class AttributionView(View):
                 likeliest_classes(trace, compute.SHOWN) if name == "classes" else list(trace.labels)
             )
         if name == "forming":
-            return trace.scores(compute.lens_of_input(subject, "now"))[
-                :, self.summary(subject)["top"]
-            ].numpy()
+            return trace.scores(compute.lens_of_input(subject, "now"))[:, compute.likeliest(subject)].numpy()
         if name == "share":
             return compute.target_column(
                 subject, settings, compute.lens_of_input(subject, "share").double()
@@ -305,10 +347,6 @@ class AttributionView(View):
             return np.asarray([by_token[prefix:].nansum().item(), *by_token[:prefix].tolist()])
         return (account.mlps if name == "mlps" else account.projection_biases).numpy()
 
-    def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """Return `item` itself: it already subtracts the original image for a difference."""
-        return self.item(subject, name, settings)  # `compute.account` handles differences
-
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the contributions and the arrays of the selected panel, for export, by name."""
         account, in_turn = compute.account(subject, settings), {}
@@ -330,13 +368,3 @@ class AttributionView(View):
             "line_names": np.asarray("start pooling norm_bias head_bias logit total norm".split()),
             "by_source": account.sources.numpy(),  # layer head token
         }
-
-    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
-        """Return the frames of a video whose map adds the heads of one layer per frame.
-
-        Raise VitvizError for maps of other methods and for the classes of the patches.
-        """
-        if settings["method"] != "ledger" or settings["show"] == "sentences":
-            raise VitvizError(LocalizedText(ONE_MAP))
-        whole = {**settings, "chosen": "", "patches": ()}
-        return growing_frames(1, about.layers, lambda last: {**whole, "until": last})

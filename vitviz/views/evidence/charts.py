@@ -115,7 +115,7 @@ def lens_chart(view, subject, settings) -> Chart:
     """Return the logit lens: the most likely classes if the model stopped at each depth."""
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
-    names = [class_name(subject.trace, one) for one in view.summary(subject)["top"]]
+    names = [class_name(subject.trace, one) for one in compute.likeliest(subject)]
     told = {"of": {"depth": depth}, "told": (LocalizedText("{name}"),)}
     series = tuple(
         Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)

@@ -46,6 +46,11 @@ def target(subject: ViewContext, settings: Settings) -> ClassTarget:
     return parse_target(subject, settings["target"])
 
 
+def likeliest(subject: ViewContext) -> list[int]:
+    """Return the most likely classes, or those of the largest values, for the picker and the logit lens."""
+    return subject.trace.logits.topk(min(SHOWN, subject.trace.logits.numel())).indices.tolist()
+
+
 def compares_with_mean(trace) -> bool:
     """True if logits can be shown relative to the mean class: not for a sigmoid head or a head of values.
 

@@ -21,8 +21,9 @@ from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.views import lazy
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
+from vitviz.views.base import Item, View, ViewTexts, as_json, chart_item, drawing_item
 from vitviz.views.controls import Choice, IntSetting
+from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, join_texts
 from vitviz.views.shared import json_bytes, likeliest_classes, score_text
 from vitviz.views.subject import Settings, ViewContext
@@ -38,12 +39,23 @@ DRAWN = {
 PATCHES = ("drop", "shuffle")
 TOLD = 3  # most likely classes listed per sample
 MOST = 16  # last step of the longest experiment: a shift by two patches in eighths of a patch
+EXTRA_TEXTS = (
+    *(NO_HEAD, EDITED, ONE_PATCH),
+    *(text for kind in KINDS.values() for text in kind.texts()),
+    *(name for names in DRAWN.values() for name in names),
+)
+
+
+def _is_available(subject: ViewContext, settings: Settings) -> bool:
+    """Return True if the logits of every step from 1 of the selected change are cached."""
+    kind = settings["kind"]
+    steps = range(1, len(lazy.perturbation.step_sizes(subject.grid, kind)))
+    return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
 
 
 class PerturbationsView(View):
     title = "Perturbations"
-    on_request = True
-    every_patch = True
+    scope = Scope(every_patch=True, on_request=True, available=_is_available)
     words = ViewTexts.from_text(r"""
         What does the prediction depend on? Remove or shuffle patches, or change the image step by step.
 
@@ -109,29 +121,17 @@ class PerturbationsView(View):
         as_json("plan", "what is done at each step, and by which draws", "kind"),
         drawing_item("shown", "way height width channel", "what the model was shown, in RGBA",
               "kind", "step", "draw", dtype="uint8"),
+        chart_item("kind", "score", "known"),
     )  # fmt: skip
-
-    charted = ("kind", "score", "known")
-    extra_strings = (NO_HEAD, EDITED, ONE_PATCH, *{text for kind in KINDS.values() for text in kind.texts()},
-            *(name for names in DRAWN.values() for name in names))  # fmt: skip
+    export = ExportDefaults(
+        skipped=lambda subject: ("probability", "kept", "value", "steps", "shown"),
+        # the exported script draws the images of these kinds
+        values=lambda subject, name: PATCHES if name == "kind" else (),
+    )
 
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return the reason why the image cannot be perturbed, such as no classifier; else None."""
         return lazy.perturbation.unsupported_reason(subject.trace)
-
-    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
-        """Return the items that the script requests: orders, plan, point and chart."""
-        return tuple(self.find_item(name) for name in ("orders", "plan", "point", "chart"))
-
-    def available_now(self, subject: ViewContext, settings: Settings) -> bool:
-        """Return True if the logits of every step from 1 of the selected change are cached."""
-        kind = settings["kind"]
-        steps = range(1, len(lazy.perturbation.step_sizes(subject.grid, kind)))
-        return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
-
-    def exported_values(self, subject: ViewContext, name: str) -> tuple[str, ...]:
-        """Return the kinds of change to export: drop and shuffle; () for any other setting."""
-        return PATCHES if name == "kind" else ()  # their images are drawn by the exported script
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return the predicted class of the whole image with its name and scores, for JSON."""
@@ -217,29 +217,30 @@ class PerturbationsView(View):
         )
         return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
-    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return the curves; with detail also the images of the selected sample and step, and predictions."""
-        chart = self.chart(subject, {**settings, "known": MOST + 1})
-        if not asked.detail:
-            return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
-        kind, ways = settings["kind"], WAYS[settings["kind"]]
-        places, draws = lazy.perturbation.step_values(subject.grid, kind), draw_names(subject, kind)
-        step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
-        done = change_text(subject.grid, kind, step)
-        here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
-        shown = zip(ways, self.item(subject, "shown", settings), strict=True)
-        maps = tuple(Map(way_name(way), one) for way, one in shown)
-        notes = [
-            *chart.notes,
-            LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw])),
-        ]
-        for way, answers in zip(ways, results_at_step(subject, kind, step), strict=True):
-            if "tops" in answers:
-                named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
-                named = join_texts(*named)
-                notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=named))
-        panels = replace(chart, levels=(*chart.levels, here)), *maps
-        return FigureSpec((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
+
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return the curves; with detail also the images of the selected sample and step, and predictions."""
+    chart = view.chart(subject, {**settings, "known": MOST + 1})
+    if not asked.detail:
+        return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
+    kind, ways = settings["kind"], WAYS[settings["kind"]]
+    places, draws = lazy.perturbation.step_values(subject.grid, kind), draw_names(subject, kind)
+    step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
+    done = change_text(subject.grid, kind, step)
+    here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
+    shown = zip(ways, view.item(subject, "shown", settings), strict=True)
+    maps = tuple(Map(way_name(way), one) for way, one in shown)
+    notes = [
+        *chart.notes,
+        LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw])),
+    ]
+    for way, answers in zip(ways, results_at_step(subject, kind, step), strict=True):
+        if "tops" in answers:
+            named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
+            named = join_texts(*named)
+            notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=named))
+    panels = replace(chart, levels=(*chart.levels, here)), *maps
+    return FigureSpec((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
 
 
 def way_name(way: str) -> LocalizedText:

@@ -9,8 +9,9 @@ from vitviz import analyses
 from vitviz.charts.chart import to_json
 from vitviz.errors import TooMuch
 from vitviz.views import lazy
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item, with_difference
+from vitviz.views.base import View, ViewTexts, as_json, drawing_item, item_values, with_difference
 from vitviz.views.controls import (
+    DIFFERENCE,
     Choice,
     IntListSetting,
     IntSetting,
@@ -20,12 +21,14 @@ from vitviz.views.controls import (
     token_names,
 )
 from vitviz.views.explorer import score
-from vitviz.views.printing import FrameSettings, setting_frames
+from vitviz.views.parts import ExportDefaults, FrameSettings, VideoDefaults
+from vitviz.views.printing import setting_frames
 from vitviz.views.shared import json_bytes, shared_distances
 from vitviz.views.subject import Settings, ViewContext
 
 WHOLE = 600  # up to this number of tokens a whole layer is sent, so hovering needs no request
 _LINE = ("layer", "head", "direction")
+_WALL = ("token", "direction", "difference")  # a difference is divided by its own maximum
 _OF_A_LAYER = {"show": ("head", "mean"), "beside": ("score",)}
 _OF_A_HEAD = {"show": ("head",), "beside": ("score",)}
 
@@ -39,9 +42,19 @@ def require_sendable(trace) -> None:
         )
 
 
+def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
+    """Return the items not to request: rows of single tokens up to WHOLE tokens, else whole layers."""
+    return ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
+
+
+def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
+    """Return the frames of a video over the layers; () for the rollout, which has no layer."""
+    # a rollout is the same at every layer
+    return () if settings["show"] == "rollout" else setting_frames("layer", settings, about)
+
+
 class AttentionView(View):
     title = "Attention"
-    endpoint = "patch_attention"
     words = ViewTexts.of_paper(r"""
         Each head lets every token attend to all tokens and copy a weighted mix.
 
@@ -62,18 +75,6 @@ class AttentionView(View):
         A large weight means that a token's value is copied, not that it matters for the prediction: values
         differ in length, and later layers may discard them.
     """)
-    arrays = {
-        "rollout": "pick row col",
-        "queries": "pick",
-        "attention": "pick head token",
-        "attention_distance": "layer head",
-        "grid": "side",
-        "score": "writer writer2",  # of the query, of the key
-        "score_relative": "writer writer2",
-        "score_sums": "line",  # score, sum of contributions, bias; the last two less the mean over keys
-        "score_tokens": "pick",
-        "score_writers": "writer",
-    }
     controls = (
         Slider("layer", "Layer", minimum=1, maximum="layers", default=1, only=_OF_A_LAYER),
         Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),
@@ -101,34 +102,45 @@ class AttentionView(View):
         Choice("beside", options=(("wall", "All layers and heads"), ("score", "Score by source"))),
         QuerySetting("key"),  # key of the explained score; auto: the key with the largest weight
         QuerySetting("against", default="mean"),  # key whose score is subtracted
+        DIFFERENCE,
     )
     items = (
-        drawing_item("layer", "head query key", "attention of a whole layer", "layer", dtype="float16"),
-        drawing_item("line", "token", "attention of the token, or to it", *_LINE, "token"),
-        drawing_item("pinned", "pin token", "the same of pinned tokens", *_LINE, "pins"),
         drawing_item(
-            "wall", "layer head patch", "each map / its maximum", "token", "direction", dtype="uint8"
+            "layer", "head query key", "attention of a whole layer", "layer", dtype="float16", differs=True
         ),
-        drawing_item("wallmax", "layer head", "those maxima", "token", "direction"),
+        drawing_item("line", "token", "attention of the token, or to it", *_LINE, "token", differs=True),
+        drawing_item("pinned", "pin token", "the same of pinned tokens", *_LINE, "pins", differs=True),
+        drawing_item("wall", "layer head patch", "each map / its maximum", *_WALL, dtype="uint8"),
+        drawing_item("wallmax", "layer head", "those maxima", *_WALL),
         drawing_item("distances", "layer head", "attention distance, px of the model's input"),
         drawing_item("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
-        drawing_item("rollout", "row col", "rollout with the token as its query", "token"),
+        drawing_item("rollout", "row col", "rollout with the token as its query", "token", differs=True),
         as_json("opening", "layer and head of the first screen, from 1"),
         as_json(
             "score", "a score by writers", *_LINE, "token", "key", "against", only_when=(("beside", "score"),)
         ),
     )
-
-    differs = ("layer", "line", "pinned", "rollout", "wall", "wallmax")
+    export = ExportDefaults(
+        arrays={
+            "rollout": "pick row col",
+            "queries": "pick",
+            "attention": "pick head token",
+            "attention_distance": "layer head",
+            "grid": "side",
+            "score": "writer writer2",  # of the query, of the key
+            "score_relative": "writer writer2",
+            "score_sums": "line",  # score, sum of contributions, bias; the last two less the mean over keys
+            "score_tokens": "pick",
+            "score_writers": "writer",
+        },
+        endpoint="patch_attention",
+        skipped=_skipped_items,
+        video=VideoDefaults(frames=_layer_frames),
+    )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return "whole": True if the input has few enough tokens to send a whole layer at once."""
         return {"whole": subject.grid.tokens <= WHOLE}
-
-    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
-        """Return the items to request: whole layers up to WHOLE tokens, else rows of single tokens."""
-        other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
-        return tuple(item for item in self.items if item.name not in other)
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """Return an item by name: attention weights, rollout, distances, entropy or JSON bytes.
@@ -163,17 +175,6 @@ class AttentionView(View):
         shares = wall / np.maximum(most, 1e-30)[..., None]
         return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
 
-    def item_values(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """Return an item or its difference; `item` itself scales differences of "wall"."""
-        if name in ("wall", "wallmax"):  # by the largest of the change itself
-            return self.item(subject, name, settings)
-        return super().item_values(subject, name, settings)
-
-    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
-        """Return the frames of a video over the layers; () for the rollout, which has no layer."""
-        # a rollout is the same at every layer
-        return () if settings["show"] == "rollout" else setting_frames("layer", settings, about)
-
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return, for export, the attention of the selected and pinned tokens in every head.
 
@@ -183,7 +184,7 @@ class AttentionView(View):
         picked = [settings["token"], *settings["pins"]]
         found = score.score_arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            maps = [self.item_values(subject, "rollout", {**settings, "token": one}) for one in picked]
+            maps = [item_values(self, subject, "rollout", {**settings, "token": one}) for one in picked]
             found["rollout"] = np.stack(maps)
 
         def lines_of(one: ViewContext) -> np.ndarray:

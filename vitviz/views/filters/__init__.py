@@ -10,8 +10,9 @@ from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Scale, Tiles
 from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
-from vitviz.views.base import Item, Needs, View, ViewTexts
+from vitviz.views.base import Item, Needs, View, ViewTexts, chart_item
 from vitviz.views.controls import Choice, IntSetting
+from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, map_over_image
 from vitviz.views.subject import Settings, ViewContext
 
@@ -22,22 +23,18 @@ NO_PIXELS = (
     " acts on the pixels of a patch."
 )
 ACROSS, RAW_ACROSS = 7, 32  # images per row of a printed figure
-_NONE = (
-    "{checkpoint} does not project pixels linearly and has no first convolution over pixels, so it "
-    "has no filters to show as images."
-)
 _HYBRID = (
     "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
     "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
 _BANDS = "Input channels: {channels}. Channels shown, counted from 0: {bands}."
+EXTRA_TEXTS = (_HYBRID, _BANDS, NO_PIXELS)
 
 
 class FiltersView(View):
     title = "Filters"
-    endpoint = "filters"
     needs = Needs.WEIGHTS
-    needs_no_pass = True
+    scope = Scope(needs_no_pass=True)
     words = ViewTexts.of_paper(r"""
         Before any attention, each patch is projected onto the same learned filters, as in a classic filter
         bank.
@@ -71,13 +68,19 @@ class FiltersView(View):
             "response", "row col", "response of the chosen one in each patch, NaN if none is chosen",
             depends=("kind", *PLACE.values()), signed=True, of_image=True,
         ),
+        chart_item("kind"),
     )  # fmt: skip
-    extra_strings = (_HYBRID, _BANDS, NO_PIXELS)
-    charted = ("kind",)
+    export = ExportDefaults(endpoint="filters")
 
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return the reason if the model has neither filters over pixels nor a stem; else None."""
-        return LocalizedText(_NONE, checkpoint=subject.checkpoint) if self._weight(subject) is None else None
+        if self._weight(subject) is not None:
+            return None
+        return LocalizedText(
+            "{checkpoint} does not project pixels linearly and has no first convolution over pixels, so it"
+            " has no filters to show as images.",
+            checkpoint=subject.checkpoint,
+        )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return the number of filters, their height and width, and a hybrid's note, for JSON."""
@@ -153,46 +156,6 @@ class FiltersView(View):
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
-    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return all filters, each scaled separately, and the response of the chosen one.
-
-        Components have their shares of variance.
-        """
-        raw = settings["kind"] == "raw"
-        filters = self.item(subject, "raw" if raw else "components", settings)
-        aspect, note = filters.shape[1] / filters.shape[2], self.summary(subject)["note"]
-        notes = (
-            *([note] if note else []),
-            LocalizedText(
-                "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
-            ),
-        )
-        across, place = min(RAW_ACROSS if raw else ACROSS, len(filters)), settings[PLACE[settings["kind"]]]
-        framed, response = {"chosen": place - 1 if place else None}, ()
-        if place:
-            values = self.item(subject, "response", settings)
-            scale = Scale("balance", -(most := symmetric_limit(values)), most, LocalizedText(SUM))
-            title = (
-                LocalizedText("Response to filter {number} of {count}", number=place, count=len(filters))
-                if raw
-                else LocalizedText(
-                    "Response to component {number} of {count}", number=place, count=len(filters)
-                )
-            )
-            response = (map_over_image(subject, asked, values, scale, title),)
-        if raw:
-            title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
-            tiles = Tiles(to_bytes_each(filters), across, title, gap=0.06, aspect=aspect, **framed)
-            return FigureSpec(((tiles, *response),), notes, width=WIDE)
-        shares = np.asarray(self.item(subject, "variance", settings), float)
-        title = LocalizedText("The first {count} principal components", count=len(filters))
-        tiles = Tiles(
-            to_bytes_each(filters), across, title, tuple(map(format_share, shares)), gap=0.1, aspect=aspect,
-            **framed,
-        )  # fmt: skip
-        panels = (tiles, *response, *([self.chart(subject, settings)] if asked.detail else []))
-        return FigureSpec((panels,), notes, width=WIDE if len(panels) > 1 else NARROW)
-
     def _weight(self, subject: ViewContext):
         """Return the filters, (filter, channel, y, x), of the linear embedding or of the stem.
 
@@ -200,6 +163,45 @@ class FiltersView(View):
         """
         filters = subject.inspector.patch_filters()
         return subject.inspector.stem_filters() if filters is None else filters
+
+
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return all filters, each scaled separately, and the response of the chosen one.
+
+    Components have their shares of variance.
+    """
+    raw = settings["kind"] == "raw"
+    filters = view.item(subject, "raw" if raw else "components", settings)
+    aspect, note = filters.shape[1] / filters.shape[2], view.summary(subject)["note"]
+    notes = (
+        *([note] if note else []),
+        LocalizedText(
+            "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
+        ),
+    )
+    across, place = min(RAW_ACROSS if raw else ACROSS, len(filters)), settings[PLACE[settings["kind"]]]
+    framed, response = {"chosen": place - 1 if place else None}, ()
+    if place:
+        values = view.item(subject, "response", settings)
+        scale = Scale("balance", -(most := symmetric_limit(values)), most, LocalizedText(SUM))
+        title = (
+            LocalizedText("Response to filter {number} of {count}", number=place, count=len(filters))
+            if raw
+            else LocalizedText("Response to component {number} of {count}", number=place, count=len(filters))
+        )
+        response = (map_over_image(subject, asked, values, scale, title),)
+    if raw:
+        title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
+        tiles = Tiles(to_bytes_each(filters), across, title, gap=0.06, aspect=aspect, **framed)
+        return FigureSpec(((tiles, *response),), notes, width=WIDE)
+    shares = np.asarray(view.item(subject, "variance", settings), float)
+    title = LocalizedText("The first {count} principal components", count=len(filters))
+    tiles = Tiles(
+        to_bytes_each(filters), across, title, tuple(map(format_share, shares)), gap=0.1, aspect=aspect,
+        **framed,
+    )  # fmt: skip
+    panels = (tiles, *response, *([view.chart(subject, settings)] if asked.detail else []))
+    return FigureSpec((panels,), notes, width=WIDE if len(panels) > 1 else NARROW)
 
 
 def to_bytes_each(filters: np.ndarray) -> np.ndarray:

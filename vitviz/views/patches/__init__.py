@@ -10,6 +10,7 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice, Slider
+from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, grid_aspect, prefix_name
 from vitviz.views.subject import Settings, ViewContext
 
@@ -20,7 +21,7 @@ MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {toke
 
 class PatchesView(View):
     title = "Patches"
-    needs_no_pass = True  # all but the norms
+    scope = Scope(needs_no_pass=True)  # all but the norms
     words = ViewTexts.of_paper(r"""
         A Vision Transformer cuts an image into equal squares and treats each square like a word of a
         sentence.
@@ -42,15 +43,17 @@ class PatchesView(View):
         Choice("form", "Layout", options=(("picture", "Image"), ("sequence", "Sequence"))),
         Slider("gap", "Gap between patches", step=0.05),
     )
-    arrays = {
-        "input_pixels": "pixel_row pixel_col channel",
-        "crop_box": "edge",
-        "norm_before_position": "patch",
-        "norm_after_position": "patch",
-        "patch_embedding": "patch width",
-        "position_embedded": "patch width",
-    }
     items = (drawing_item("norms", "stage patch", "norm of the embedding, before and after E_pos"),)
+    export = ExportDefaults(
+        arrays={
+            "input_pixels": "pixel_row pixel_col channel",
+            "crop_box": "edge",
+            "norm_before_position": "patch",
+            "norm_after_position": "patch",
+            "patch_embedding": "patch width",
+            "position_embedded": "patch width",
+        }
+    )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return the normalisation's mean and std, and the width of the embedding, for the script."""
@@ -88,34 +91,35 @@ class PatchesView(View):
             found["position_embedded"] = trace.position_embedded.numpy()
         return found
 
-    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return the patches as the model receives them; with detail the norms of their embeddings."""
-        grid, picture = subject.grid, subject.trace.view.picture
-        (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
-        patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
-        patches, notes = patches.reshape(grid.patches, high, wide, 3), (_patch_count_text(grid),)
-        gap, aspect = CUT + 0.3 * settings["gap"], high / wide
-        if sequence:
-            across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
-            numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
-            title = LocalizedText("In sequence order")
-            main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
-        else:
-            numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
-            along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
-            main = Tiles(patches, cols, "", (), *numbers, along, down, gap, aspect)
-        if not asked.detail:
-            return FigureSpec(((main,),), notes, width=WIDE if sequence else NARROW)
-        norms = np.asarray(self.item(subject, "norms", settings), float).reshape(2, rows, cols)
-        titles = (LocalizedText("Embedding norm"), LocalizedText("… with position embedding"))
-        maps = tuple(
-            Map("", None, one, None, Scale("viridis", *finite_range(one), title), aspect=grid_aspect(grid))
-            for one, title in zip(norms, titles, strict=True)
-            if np.isfinite(one).any()
-        )
-        if sequence:
-            return FigureSpec(((main,), maps), notes, width=WIDE)
-        return FigureSpec(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
+
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return the patches as the model receives them; with detail the norms of their embeddings."""
+    grid, picture = subject.grid, subject.trace.view.picture
+    (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
+    patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
+    patches, notes = patches.reshape(grid.patches, high, wide, 3), (_patch_count_text(grid),)
+    gap, aspect = CUT + 0.3 * settings["gap"], high / wide
+    if sequence:
+        across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
+        numbers = tuple(str(i + 1) for i in range(grid.patches)) if across <= NUMBERED else ()
+        title = LocalizedText("In sequence order")
+        main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
+    else:
+        numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
+        along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
+        main = Tiles(patches, cols, "", (), *numbers, along, down, gap, aspect)
+    if not asked.detail:
+        return FigureSpec(((main,),), notes, width=WIDE if sequence else NARROW)
+    norms = np.asarray(view.item(subject, "norms", settings), float).reshape(2, rows, cols)
+    titles = (LocalizedText("Embedding norm"), LocalizedText("… with position embedding"))
+    maps = tuple(
+        Map("", None, one, None, Scale("viridis", *finite_range(one), title), aspect=grid_aspect(grid))
+        for one, title in zip(norms, titles, strict=True)
+        if np.isfinite(one).any()
+    )
+    if sequence:
+        return FigureSpec(((main,), maps), notes, width=WIDE)
+    return FigureSpec(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
 
 
 def _patch_count_text(grid: Grid) -> str:

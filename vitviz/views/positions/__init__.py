@@ -9,13 +9,10 @@ from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Sc
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import Needs, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
+from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, grid_aspect, join_texts, patch_name, place_name
 from vitviz.views.subject import Settings, ViewContext
 
-_NONE = (
-    "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no similarity of"
-    " position embeddings to draw."
-)
 _INSTEAD = {
     "rotary": "it rotates queries and keys by an angle that grows with row and column (rotary embedding)",
     "relative": (
@@ -25,13 +22,13 @@ _INSTEAD = {
     "none": "it has no position information besides what its stem provides",
 }
 MOST = 1024  # most patches for which all training snapshots are compared; takes a second
+EXTRA_TEXTS = (*_INSTEAD.values(),)
 
 
 class PositionsView(View):
     title = "Positions"
-    endpoint = "position_similarity"
     needs = Needs.WEIGHTS
-    needs_no_pass = True
+    scope = Scope(needs_no_pass=True)
     words = ViewTexts.of_paper(r"""
         The model must learn which patches are neighbours, through its position embeddings.
 
@@ -51,9 +48,11 @@ class PositionsView(View):
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),
     )
-    arrays = {"similarity": "row col row col", "position_embeddings": "patch width"}
     items = (drawing_item("similarity", "patch patch", "cosine of two position embeddings", dtype="float16"),)
-    extra_strings = (*_INSTEAD.values(),)
+    export = ExportDefaults(
+        arrays={"similarity": "row col row col", "position_embeddings": "patch width"},
+        endpoint="position_similarity",
+    )
 
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return the reason if the model has no learned absolute position embeddings; else None."""
@@ -61,7 +60,12 @@ class PositionsView(View):
         if subject.inspector.position_table() is not None:
             return None
         how = _INSTEAD.get(kind) or LocalizedText("it uses {kind} positions", kind=kind)
-        return LocalizedText(_NONE, checkpoint=subject.checkpoint, how=how)
+        return LocalizedText(
+            "{checkpoint} has no learned table of absolute position embeddings: {how}. So there is no"
+            " similarity of position embeddings to draw.",
+            checkpoint=subject.checkpoint,
+            how=how,
+        )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return the range of the cosines of different patches over all training snapshots.
@@ -90,29 +94,6 @@ class PositionsView(View):
         """Return the cosine of the position embeddings of every two patches: (patch, patch)."""
         return subject.once_of_weights("similarity", lambda: _cosines(self._table(subject), subject.grid))
 
-    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
-        grid = subject.grid
-        similarity = np.asarray(self.item(subject, "similarity", settings), np.float32)
-        each = similarity.reshape(grid.patches, grid.rows, grid.cols)
-        told = self.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
-        scale = Scale("viridis", told["minimum"], told["maximum"], LocalizedText("Cosine similarity"))
-        if settings["form"] == "matrix":
-            said = LocalizedText("Input patch number")
-            main = Matrix(similarity, scale, said, said, step=grid.cols)
-        else:
-            numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
-            along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
-            main = Tiles(each, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
-        if not asked.detail:
-            return FigureSpec(((main,),), width=112.0)
-        middle = grid.rows // 2 * grid.cols + grid.cols // 2
-        title = join_texts(patch_name(middle), place_name(grid, middle))
-        one = Map(
-            title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=grid_aspect(grid)
-        )
-        return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
-
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the cosines, (row, col, row, col), and the position embeddings, for export."""
         grid = subject.grid
@@ -122,6 +103,28 @@ class PositionsView(View):
     def _table(self, subject: ViewContext):
         """Return the position embeddings at the subject's input size: (patch, width)."""
         return subject.inspector.position_table(subject.grid.pixels)
+
+
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
+    grid = subject.grid
+    similarity = np.asarray(view.item(subject, "similarity", settings), np.float32)
+    each = similarity.reshape(grid.patches, grid.rows, grid.cols)
+    told = view.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
+    scale = Scale("viridis", told["minimum"], told["maximum"], LocalizedText("Cosine similarity"))
+    if settings["form"] == "matrix":
+        said = LocalizedText("Input patch number")
+        main = Matrix(similarity, scale, said, said, step=grid.cols)
+    else:
+        numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
+        along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
+        main = Tiles(each, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
+    if not asked.detail:
+        return FigureSpec(((main,),), width=112.0)
+    middle = grid.rows // 2 * grid.cols + grid.cols // 2
+    title = join_texts(patch_name(middle), place_name(grid, middle))
+    one = Map(title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=grid_aspect(grid))
+    return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
 
 
 def _cosines(table, grid) -> np.ndarray:

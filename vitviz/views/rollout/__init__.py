@@ -10,8 +10,9 @@ from vitviz.charts.encode import encode_image
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, scale_to_rgb
 from vitviz.charts.overlay import fade_outside_crop, overlay
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import File, View, ViewTexts, drawing_item
+from vitviz.views.base import View, ViewTexts, drawing_item, item_values
 from vitviz.views.controls import (
+    DIFFERENCE,
     Choice,
     IntSetting,
     LayerRange,
@@ -20,8 +21,8 @@ from vitviz.views.controls import (
     Slider,
     position_of_name,
 )
+from vitviz.views.parts import ExportDefaults, File, FrameSettings, VideoDefaults
 from vitviz.views.printing import (
-    FrameSettings,
     PrintStyle,
     crop_on_upload,
     difference_scale,
@@ -49,11 +50,31 @@ AUTO = {
 MAPS = (("viridis", "Viridis"), ("magma", "Magma"), ("inferno", "Inferno"), ("cividis", "Cividis"))
 _HEAT = {"overlay": ("heat",)}
 _ASKED = ("query", "fusion", "discard", "residual", "layers")
+EXTRA_TEXTS = (*AUTO.values(),)
+
+
+def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
+    """Return the frames of a video whose rollout adds one layer of the range per frame."""
+    first, last = settings["layers"] or (1, about.layers)
+    return growing_frames(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
+
+
+def _overlay_png(view: View, subject: ViewContext, settings: Settings, upload: np.ndarray) -> bytes:
+    """Return the overlay as on a light page, as a PNG with the pixels of `upload`."""
+    alone = settings["alone"]
+    laid = item_values(view, subject, "layers" if alone else "map", settings)
+    laid = laid[alone - 1] if alone else laid
+    look = [settings[name] for name in ("overlay", "opacity", "colormap")]
+    low, high = float(laid.min()) if settings["scale"] == "data" else 0.0, None
+    if settings["difference"] == "on":
+        high = symmetric_limit(laid)
+        low, look[0], look[2] = -high, "heat", "balance"
+    box, smooth = crop_on_upload(upload, subject.trace.view), settings["smooth"] == "on"
+    return encode_image(overlay(upload, laid, box, *look, smooth, low, high), ".png")
 
 
 class RolloutView(View):
     title = "Rollout"
-    endpoint = "rollout"
     words = ViewTexts.of_paper(r"""
         Rollout multiplies attention across layers to estimate which patches reached the output.
 
@@ -71,7 +92,6 @@ class RolloutView(View):
         Rollout uses attention weights alone. It ignores values, MLPs and the class, so it shows where
         information may have flowed, not why the model made its prediction.
     """)
-    arrays = {"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"}
     controls = (
         QuerySetting("query", "Query"),
         Choice(
@@ -115,14 +135,20 @@ class RolloutView(View):
         Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches")), advanced=True),
         # the one layer in view instead of the rollout, from 1; 0 for none
         IntSetting("alone", maximum="layers"),
+        DIFFERENCE,
     )
     items = (
-        drawing_item("map", "row col", "share of attention over all layers", *_ASKED),
-        drawing_item("layers", "layer row col", "mean attention of the query, by layer", "query"),
+        drawing_item("map", "row col", "share of attention over all layers", *_ASKED, differs=True),
+        drawing_item(
+            "layers", "layer row col", "mean attention of the query, by layer", "query", differs=True
+        ),
     )
-    differs = ("map", "layers")
-    files = (File("overlay.png", "Overlay, full size (PNG)", "image/png"),)
-    extra_strings = (*AUTO.values(),)
+    export = ExportDefaults(
+        arrays={"rollout": "row col", "mean_attention_by_layer": "layer row col", "crop_box": "edge"},
+        files=(File("overlay.png", "Overlay, full size (PNG)", "image/png", _overlay_png),),
+        endpoint="rollout",
+        video=VideoDefaults(frames=_layer_frames),
+    )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return the classifier's pooling, and the text for query "auto", for the script."""
@@ -138,63 +164,48 @@ class RolloutView(View):
         asked = {name: settings[name] for name in _ASKED}
         return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
 
-    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
-        """Return the frames of a video whose rollout adds one layer of the range per frame."""
-        first, last = settings["layers"] or (1, about.layers)
-        return growing_frames(first, last, lambda to: {**settings, "layers": (first, to), "alone": 0})
-
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the rollout, the mean attention by layer and the crop box, for export."""
         return {
-            "rollout": self.item_values(subject, "map", settings),
-            "mean_attention_by_layer": self.item_values(subject, "layers", settings),
+            "rollout": item_values(self, subject, "map", settings),
+            "mean_attention_by_layer": item_values(self, subject, "layers", settings),
             "crop_box": np.asarray(subject.trace.view.box),
         }
 
-    def spec(self, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
-        """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
-        whole, layers = (np.asarray(self.item_values(subject, one, settings), float) for one in self.differs)
-        alone = settings["alone"]
-        values = layers[alone - 1] if alone else whole
-        what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
-        main = _laid(
-            subject, settings, asked, values, join_texts(what, self._asking(subject, settings["query"]))
-        )
-        notes = (_share(subject, settings, values),)
-        if not asked.detail:
-            return FigureSpec(((main,),), notes, width=NARROW)
-        colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
-        scales = [
-            difference_scale(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, ""))
-            for one in layers
-        ]
-        each = np.stack([scale_to_rgb(*one) for one in zip(layers, scales, strict=True)])
-        across = int(np.ceil(np.sqrt(1.6 * len(layers))))
-        names = tuple(str(layer + 1) for layer in range(len(layers)))
-        said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
-        strip = Tiles(each, across, said, names, gap=0.08, aspect=grid_aspect(subject.grid))
-        return FigureSpec(((main, strip),), notes, width=WIDE)
 
-    def _asking(self, subject: ViewContext, query: str | int) -> str:
-        """Return the name of the query."""
-        if query == "auto":
-            return self.summary(subject)["auto"]
-        if query == "mean":
-            return LocalizedText("all tokens, on average")
-        return token_name(subject.grid, position_of_name(str(query), subject.grid))
+def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+    """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
+    whole, layers = (
+        np.asarray(item_values(view, subject, one, settings), float) for one in ("map", "layers")
+    )
+    alone = settings["alone"]
+    values = layers[alone - 1] if alone else whole
+    what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
+    main = _laid(
+        subject, settings, asked, values, join_texts(what, _query_name(view, subject, settings["query"]))
+    )
+    notes = (_share(subject, settings, values),)
+    if not asked.detail:
+        return FigureSpec(((main,),), notes, width=NARROW)
+    colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
+    scales = [
+        difference_scale(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, "")) for one in layers
+    ]
+    each = np.stack([scale_to_rgb(*one) for one in zip(layers, scales, strict=True)])
+    across = int(np.ceil(np.sqrt(1.6 * len(layers))))
+    names = tuple(str(layer + 1) for layer in range(len(layers)))
+    said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
+    strip = Tiles(each, across, said, names, gap=0.08, aspect=grid_aspect(subject.grid))
+    return FigureSpec(((main, strip),), notes, width=WIDE)
 
-    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """Return the overlay as on a light page, as a PNG with the pixels of `upload`."""
-        alone = settings["alone"]
-        laid = self.item_values(subject, "layers" if alone else "map", settings)
-        laid = laid[alone - 1] if alone else laid
-        look = [settings[name] for name in ("overlay", "opacity", "colormap")]
-        low, high = float(laid.min()) if settings["scale"] == "data" else 0.0, None
-        if settings["difference"] == "on":
-            high = symmetric_limit(laid)
-            low, look[0], look[2] = -high, "heat", "balance"
-        box, smooth = crop_on_upload(upload, subject.trace.view), settings["smooth"] == "on"
-        return encode_image(overlay(upload, laid, box, *look, smooth, low, high), ".png")
+
+def _query_name(view: View, subject: ViewContext, query: str | int) -> str:
+    """Return the name of the query."""
+    if query == "auto":
+        return view.summary(subject)["auto"]
+    if query == "mean":
+        return LocalizedText("all tokens, on average")
+    return token_name(subject.grid, position_of_name(str(query), subject.grid))
 
 
 def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:

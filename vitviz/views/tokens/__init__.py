@@ -20,9 +20,10 @@ from vitviz.charts.chart import (
 from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.samples import samples
-from vitviz.views.base import Item, View, ViewTexts, as_json, drawing_item
-from vitviz.views.controls import Choice, IntListSetting, IntSetting, ModelShape, Slider, Text
-from vitviz.views.printing import FrameSettings, prefix_name, setting_frames, token_name
+from vitviz.views.base import Item, View, ViewTexts, as_json, chart_item, drawing_item, item_values
+from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, ModelShape, Slider, Text
+from vitviz.views.parts import ExportDefaults, FrameSettings, Scope, VideoDefaults
+from vitviz.views.printing import prefix_name, setting_frames, token_name
 from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tokens import compute
@@ -46,9 +47,24 @@ _COMPUTE = {  # item -> function of subject and settings
 }
 
 
+def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
+    """Return the items not to request: rows of single tokens up to WHOLE tokens, else all cosines.
+
+    The script gets some other arrays within the item "matrices".
+    """
+    other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
+    return (*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence")
+
+
+def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
+    """Return the frames of a video over the depths; () for panel "heads", with all layers."""
+    # the heads of all layers are in one figure
+    return () if settings["show"] == "heads" else setting_frames("depth", settings, about)
+
+
 class RepresentationsView(View):
     title = "Representations"
-    sided = True
+    scope = Scope(sided=True)
     words = ViewTexts.from_text(r"""
         Every layer updates each patch’s vector. Similar patches converge; a few vectors grow very long.
 
@@ -72,7 +88,6 @@ class RepresentationsView(View):
         registers is no proof that local information is well integrated. Heads with similar attention may
         still process the attended tokens differently.
     """)
-    arrays = {"basis": "component width", "mean": "width", "grid": "side"}
     controls = (
         Choice(
             "show", "Show",
@@ -121,16 +136,32 @@ class RepresentationsView(View):
         IntListSetting("pins", maximum="tokens", tokens=True),
         Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key
         IntSetting("partner", maximum="patches"),  # selected patch of the second image
+        DIFFERENCE,
     )  # fmt: skip
     items = (
-        drawing_item("cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16"),
-        drawing_item("line", "token", "cosine of each token with the chosen one", *_TOKENS, "token"),
-        drawing_item("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins"),
         drawing_item(
-            "by_depth", "depth row col", "the same at every depth", "norm", "mean", "token", dtype="float16"
+            "cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16", differs=True
+        ),
+        drawing_item(
+            "line", "token", "cosine of each token with the chosen one", *_TOKENS, "token", differs=True
+        ),
+        drawing_item("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins", differs=True),
+        drawing_item(
+            "by_depth",
+            "depth row col",
+            "the same at every depth",
+            "norm",
+            "mean",
+            "token",
+            dtype="float16",
+            differs=True,
         ),
         Item(
-            "similarity", "row col", "cosine of each patch with the chosen token", depends=(*_TOKENS, "token")
+            "similarity",
+            "row col",
+            "cosine of each patch with the chosen token",
+            depends=(*_TOKENS, "token"),
+            differs=True,
         ),
         drawing_item(
             "across",
@@ -164,11 +195,13 @@ class RepresentationsView(View):
         Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
         as_json("matrices", "of heads and sinks", "show", "depth", "measure", "alike"),
+        chart_item("show", "depth", "difference"),
     )
-
-    charted = ("show", "depth")
-    differs = ("cosines", "line", "pinned", "by_depth", "similarity")
-    video_defaults = {"tint": "plain", "basis": "own"}
+    export = ExportDefaults(
+        arrays={"basis": "component width", "mean": "width", "grid": "side"},
+        skipped=_skipped_items,
+        video=VideoDefaults({"tint": "plain", "basis": "own"}, _layer_frames),
+    )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
         """Return name and title of the sample images, and "whole", for the script.
@@ -177,15 +210,6 @@ class RepresentationsView(View):
         """
         told = [[one.name, one.title] for one in samples()]
         return {"whole": subject.grid.tokens <= WHOLE, "samples": told}
-
-    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
-        """Return the items to request: all cosines up to WHOLE tokens, else rows of single tokens.
-
-        Arrays that the script gets within the item "matrices" are left out.
-        """
-        other = ("line", "pinned") if subject.grid.tokens <= WHOLE else ("cosines",)
-        gone = {*other, "similarity", "sinks", "entropy", "prefix_entropy", "cosine", "divergence"}
-        return tuple(item for item in self.items if item.name not in gone)
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """Return an item by name: cosines, components, colours, norms, attention or JSON bytes.
@@ -249,11 +273,6 @@ class RepresentationsView(View):
         levels = tuple(ReferenceLine(*one, upright=True, colour=GREY) for one in named[:FEW])
         return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
 
-    def layer_frames(self, settings: Settings, about: ModelShape) -> FrameSettings:
-        """Return the frames of a video over the depths; () for panel "heads", with all layers."""
-        # the heads of all layers are in one figure
-        return () if settings["show"] == "heads" else setting_frames("depth", settings, about)
-
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the arrays of the selected panel: similarity, components, norms or heads."""
         names = {
@@ -264,7 +283,7 @@ class RepresentationsView(View):
         }[settings["show"]]
         if settings["show"] == "similarity" and settings["other"]:
             names = (*names, "facing")
-        found = {name: self.item_values(subject, name, settings) for name in names}
+        found = {name: item_values(self, subject, name, settings) for name in names}
         if settings["show"] == "components":
             found |= compute.basis_arrays(subject, settings)
         found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])

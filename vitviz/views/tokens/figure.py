@@ -7,6 +7,7 @@ import numpy as np
 from vitviz.charts.chart import BLUE, ORANGE, Chart, ReferenceLine, finite_range, number, symmetric_limit
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, scale_to_rgb
 from vitviz.traces.localized_text import LocalizedText
+from vitviz.views.base import item_values
 from vitviz.views.printing import (
     PINS,
     difference_scale,
@@ -37,15 +38,15 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
     title = join_texts(
         LocalizedText("Similarity to {token}", token=_token_name(grid, token)), _caption(settings)
     )
-    values = view.item_values(subject, "similarity", settings)
+    values = item_values(view, subject, "similarity", settings)
     main = map_over_image(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
     if asked.detail:
-        depths = np.asarray(view.item_values(subject, "by_depth", settings), float)
+        depths = np.asarray(item_values(view, subject, "by_depth", settings), float)
         text = LocalizedText("{token} at every depth", token=_token_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
-        pinned = view.item_values(subject, "pinned", settings)[:, grid.prefix :].reshape(
+        pinned = item_values(view, subject, "pinned", settings)[:, grid.prefix :].reshape(
             -1, grid.rows, grid.cols
         )
         pins = ()
@@ -62,7 +63,7 @@ def _cosines(view, subject, settings) -> Scale:
     Without the mean patch, it runs from -1 to 1. Otherwise it starts at the smallest cosine of any two
     tokens.
     """
-    every = view.item_values(subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
+    every = item_values(view, subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
     if settings["difference"] == "on":
         return difference_scale(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
     if settings["mean"] == "out":

@@ -10,15 +10,16 @@ from vitviz import analyses
 from vitviz.analyses.protocol import NOT_RGB
 from vitviz.charts.chart import GREY, ORANGE, Chart, Series
 from vitviz.traces.localized_text import LocalizedText, not_applicable
-from vitviz.views.base import View, ViewTexts, as_json, drawing_item
+from vitviz.views.base import View, ViewTexts, as_json, chart_item, drawing_item
 from vitviz.views.controls import IntListSetting, IntSetting, token_names
+from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import prefix_name
 from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 from vitviz.views.tour import diagram
 from vitviz.views.tour import numbers as made
 from vitviz.views.tour.facts import Facts
-from vitviz.views.tour.steps import tour_steps, tour_texts
+from vitviz.views.tour.steps import tour_steps
 
 if TYPE_CHECKING:
     from vitviz.analyses import WorkedRow
@@ -29,15 +30,12 @@ TOLD = {
     "answer": made.prediction_json, "sum": made.largest_contributions,
     "without": made.prediction_without_head, "path": made.largest_path
 }  # fmt: skip
+EXTRA_TEXTS = (NOT_RGB,)  # besides `steps.tour_texts`
 
 
 class TourView(View):
     title = "Tour"
-    every_patch = True
-    unprinted = (
-        "The tour has no figure for print, because it has many steps; their figures belong to the "
-        "other views."
-    )
+    scope = Scope(every_patch=True)
     words = ViewTexts.of_paper(r"""
         Thirteen steps lead from the image to the prediction, along the paper’s figure 1 and its four
         equations.
@@ -55,25 +53,6 @@ class TourView(View):
         The tour follows one patch, one head and one class at a time. It shows how each number is computed,
         not what the model has learned to use the number for.
     """)
-    arrays = {
-        "input_pixels": "pixel_row pixel_col channel",
-        "patch_embedding": "patch width",
-        "position_embedded": "patch width",
-        "z_0": "token width",
-        "query": "",
-        "token_stream": "depth width",
-        "q": "dim",
-        "k": "key dim",
-        "products": "key",
-        "scale": "",
-        "bias": "key",
-        "scores": "key",
-        "subtracted": "",
-        "exponentials": "key",
-        "attention_row": "key",
-        "y": "feature",
-        "logits": "class",
-    }
     controls = (
         IntSetting("step", minimum=1, maximum=13, default=1),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
@@ -83,8 +62,6 @@ class TourView(View):
         IntSetting("number"),  # of a filter of the embedding
         IntSetting("seed", maximum=made.SEEDS),  # of a permutation of the patches; 0 before the first shuffle
     )
-    charted = ()
-    extra_strings = (NOT_RGB,)
     items = (
         drawing_item("embedded", "stage patch width", "E x_p, without and with E_pos"),
         drawing_item("front", "prefix width", "the tokens that stand before the patches"),
@@ -97,6 +74,32 @@ class TourView(View):
         as_json("without", "the answers without the head of the largest share"),
         as_json("path", "one path followed back from the first answer"),
         as_json("experiment", "answers to shuffled patches", "seed"),
+        chart_item(),
+    )
+    export = ExportDefaults(
+        arrays={
+            "input_pixels": "pixel_row pixel_col channel",
+            "patch_embedding": "patch width",
+            "position_embedded": "patch width",
+            "z_0": "token width",
+            "query": "",
+            "token_stream": "depth width",
+            "q": "dim",
+            "k": "key dim",
+            "products": "key",
+            "scale": "",
+            "bias": "key",
+            "scores": "key",
+            "subtracted": "",
+            "exponentials": "key",
+            "attention_row": "key",
+            "y": "feature",
+            "logits": "class",
+        },
+        unprinted=(
+            "The tour has no figure for print, because it has many steps; their figures belong to the other"
+            " views."
+        ),
     )
 
     def unsupported(self, subject: ViewContext) -> str | None:
@@ -164,10 +167,6 @@ class TourView(View):
         ends = (0.0, float(depth[-1])), (0.0, 1.05 * float(lengths.max()) or 1.0)
         title = LocalizedText("Norm of the tokens in the residual stream, by layer")
         return Chart(LocalizedText("after layer (0: z₀)"), "", *ends, title, series, keyed=True)
-
-    def texts(self) -> set[str]:
-        """Return all English texts of the view and of its steps for any model, for translation."""
-        return super().texts() | set(tour_texts())
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return pixels, tokens, one row of attention, y and logits, for export."""

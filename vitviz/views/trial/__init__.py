@@ -14,12 +14,12 @@ from vitviz.charts.chart import Chart, to_json
 from vitviz.errors import Unknown, quoted
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
-from vitviz.views.base import File, Item, View, ViewTexts, as_json
+from vitviz.views.base import View, ViewTexts, as_json, chart_item
 from vitviz.views.controls import Choice, Text
+from vitviz.views.parts import ExportDefaults, File, Scope
 from vitviz.views.shared import WHOLE, json_bytes, likeliest_classes, parse_target, to_csv
 from vitviz.views.subject import Settings, ViewContext
 
-_NO_HEAD = "{checkpoint} has no classifier, so there is no prediction to test maps on."
 OF_ONE = "This result exists for one image only, but an image set is shown."
 OF_MANY = "This result exists for image sets only, but one image is shown."
 SHOWN = 5  # most likely classes in the picker
@@ -32,6 +32,7 @@ STEPPED = "integrated_gradients"
 LAST = (STEPPED, "leave_one_out")
 ORDER = (*FIRST, *(name for name in TITLES if name not in (*FIRST, *DENSE, *LAST)), *DENSE, *LAST)
 TOGETHER = 3  # cheap methods whose sets of patches are run together: fewer passes with larger batches
+EXTRA_TEXTS = (UNTRIED, *TITLES.values())
 
 
 def method_group(method: str) -> tuple[str, ...]:
@@ -56,15 +57,44 @@ def requested_steps(settings: Settings) -> int | None:
     return None if settings["steps"] == "auto" else int(settings["steps"])
 
 
+def tested_methods(subject: ViewContext) -> tuple[str, ...]:
+    """Return the methods to test; those made for sentences only if the classes are given as vectors."""
+    given = subject.survey is not None or subject.trace.classes is not None
+    return tuple(name for name in ORDER if given or name not in DENSE)
+
+
+def _is_available(subject: ViewContext, settings: Settings) -> bool:
+    """Return True for a survey, or if the results of every method are cached."""
+    if subject.survey is not None:
+        return True
+    target, asked = parse_target(subject, settings["target"]), settings["patches_as"]
+    keys = (
+        lazy.trial_compute.part_key(target, asked, one, requested_steps(settings))
+        for one in tested_methods(subject)
+    )
+    return all(map(subject.made, keys))
+
+
+def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
+    """Return the items not to request: those of one image for a survey, otherwise those of a survey."""
+    if subject.survey is None:
+        return ("standing", "chart")
+    return ("classes", "tried", "panels", "verdict", "agreement")
+
+
+def _table_csv(view: View, subject: ViewContext, settings: Settings, upload: Any) -> bytes:
+    """Return the CSV table with a row per method, for one image or a survey."""
+    if subject.survey is not None:
+        return to_csv(lazy.trial_image_set.rows(subject.survey, settings))
+    return lazy.trial_compute.result_csv(view.results(subject, settings))
+
+
 class FaithfulnessView(View):
     title = "Faithfulness"
-    float32_only = True
-    endpoint = "trial"
-    on_request = True
-    every_patch = True
-    averages = True
-    set_control = "patches_as"
-    most_pictures = 300
+    scope = Scope(
+        every_patch=True, float32_only=True, on_request=True, available=_is_available, averages=True,
+        set_control="patches_as", most_images=300,
+    )  # fmt: skip
     words = ViewTexts.from_text(r"""
         Methods disagree about which patches matter. We remove patches in each order and rerun the model.
 
@@ -131,30 +161,30 @@ class FaithfulnessView(View):
         as_json("verdict", "all methods' trial", *_ASKED, "score"),
         as_json("agreement", "how alike maps are, and those of two classes", *_ASKED, "score"),
         as_json("standing", "where methods stand over a set", "patches_as", "score"),
+        chart_item("patches_as", "score"),
     )  # fmt: skip
-    arrays = {
-        **dict.fromkeys(("rank", "most", "most_error", "least", "least_error"), "method score"),
-        **dict.fromkeys(("gap", "ahead", "ahead_error"), "method score"),
-        "alike": "method",
-        "pictures": "",
-    }
-    files = (File("trial.csv", "Table (CSV)", "text/csv"),)
-
-    charted = ("patches_as", "score")
-    extra_strings = (UNTRIED, *TITLES.values())
+    export = ExportDefaults(
+        arrays={
+            **dict.fromkeys(("rank", "most", "most_error", "least", "least_error"), "method score"),
+            **dict.fromkeys(("gap", "ahead", "ahead_error"), "method score"),
+            "alike": "method",
+            "pictures": "",
+        },
+        files=(File("trial.csv", "Table (CSV)", "text/csv", _table_csv),),
+        endpoint="trial",
+        skipped=_skipped_items,
+    )
 
     def unsupported(self, subject: ViewContext) -> str | None:
         """Return why no test is possible (no classifier, removed parts, untested survey), or None."""
         if subject.survey is not None:
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
-            return LocalizedText(_NO_HEAD, checkpoint=subject.checkpoint)
+            return LocalizedText(
+                "{checkpoint} has no classifier, so there is no prediction to test maps on.",
+                checkpoint=subject.checkpoint,
+            )
         return LocalizedText(WHOLE) if subject.trace.without else None
-
-    def drawn_items(self, subject: ViewContext) -> tuple[Item, ...]:
-        """Return the items to request for one image; for a survey only "standing" and "chart"."""
-        over = subject.survey is not None
-        return tuple(item for item in self.items if (item.name in ("standing", "chart")) is over)
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart | None:
         """Return, for a set of images, each method's lead over random maps; None for one image.
@@ -168,7 +198,7 @@ class FaithfulnessView(View):
 
         For one image also the two top classes, and "starts": True if the test is cheap.
         """
-        methods = [[name, TITLES[name]] for name in self.order(subject)]
+        methods = [[name, TITLES[name]] for name in tested_methods(subject)]
         if subject.survey is not None:
             return {"methods": methods, "pictures": subject.survey.images}
         operations = subject.inspector.demand(subject.grid.pixels).operations
@@ -190,7 +220,7 @@ class FaithfulnessView(View):
             return json_bytes({"likeliest": likeliest_classes(subject.trace, SHOWN), "labels": labels})
         target = parse_target(subject, settings["target"])
         if name == "agreement":
-            methods = [one for one in self.order(subject) if one not in (*LAST, "random", "centre")]
+            methods = [one for one in tested_methods(subject) if one not in (*LAST, "random", "centre")]
             others = subject.trace.logits.numel() > 1  # classes to compare maps with
             beside = compute.class_sensitivity_column(subject, target, methods) if others else None
             return json_bytes(
@@ -200,7 +230,7 @@ class FaithfulnessView(View):
             )
         if name == "verdict":
             return json_bytes(compute.ranking_json(self.results(subject, settings), settings["score"]))
-        order = self.order(subject)
+        order = tested_methods(subject)
         if settings["method"] not in order:
             raise Unknown(
                 f"There is no method {quoted(settings['method'])}; expected one of {', '.join(order)}."
@@ -216,22 +246,9 @@ class FaithfulnessView(View):
         asked = settings["patches_as"], settings["method"], requested_steps(settings)
         return json_bytes(compute.method_json(compute.evaluate_method(subject, target, *asked)))
 
-    def available_now(self, subject: ViewContext, settings: Settings) -> bool:
-        """Return True for a survey, or if the results of every method are cached."""
-        if subject.survey is not None:
-            return True
-        target, order = parse_target(subject, settings["target"]), self.order(subject)
-        asked, steps = settings["patches_as"], requested_steps(settings)
-        return all(subject.made(lazy.trial_compute.part_key(target, asked, one, steps)) for one in order)
-
-    def order(self, subject: ViewContext) -> tuple[str, ...]:
-        """Return the methods to test; those made for sentences only if the classes are given as vectors."""
-        given = subject.survey is not None or subject.trace.classes is not None
-        return tuple(name for name in ORDER if given or name not in DENSE)
-
     def results(self, subject: ViewContext, settings: Settings, alone: bool = False):
         """Return the test of all methods, or with `alone` of one and random maps; parts are cached."""
-        methods = ("random", settings["method"]) if alone else self.order(subject)
+        methods = ("random", settings["method"]) if alone else tested_methods(subject)
         target = parse_target(subject, settings["target"])
         asked = settings["patches_as"], tuple(dict.fromkeys(methods)), requested_steps(settings)
         return lazy.trial_compute.evaluate_all(subject, target, *asked)
@@ -241,9 +258,3 @@ class FaithfulnessView(View):
         if subject.survey is not None:
             return lazy.trial_image_set.arrays(subject.survey, settings)
         return lazy.trial_compute.result_arrays(self.results(subject, settings))
-
-    def file(self, subject: ViewContext, name: str, settings: Settings, upload: Any = None) -> bytes:
-        """Return the CSV table with a row per method, for one image or a survey."""
-        if subject.survey is not None:
-            return to_csv(lazy.trial_image_set.rows(subject.survey, settings))
-        return lazy.trial_compute.result_csv(self.results(subject, settings))

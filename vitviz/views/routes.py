@@ -1,0 +1,54 @@
+"""What the page and the endpoints derive from a view's declaration: checked settings and arrays as sent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitviz.charts.chart import to_json
+from vitviz.errors import WrongSetting, quoted
+from vitviz.traces.grid import Grid
+from vitviz.views.base import CHART, View, find_item, item_values
+from vitviz.views.controls import IntListSetting, IntSetting, ModelShape, token_names
+from vitviz.views.shared import json_bytes
+from vitviz.views.subject import Settings, ViewContext
+
+
+def parse_settings(view: View, given: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
+    """Return the checked value, or the default, of every control; WrongSetting for an invalid one."""
+    known = {control.name: control for control in view.controls}
+    for name in given:
+        if name not in known:
+            expected = ", ".join(known) or "none"
+            raise WrongSetting(f"{view.title} has no setting {quoted(name)}; it has {expected}.")
+    return {
+        name: control.parse(given.get(name, str(control.start(about))), about)
+        for name, control in known.items()
+    }
+
+
+def image_set_setting(view: View, given: str = "") -> str:
+    """Return the checked value of the scope's `set_control`; "" if the view has no such choice."""
+    name = view.scope.set_control
+    return parse_settings(view, {name: given} if given else {})[name] if name else ""
+
+
+def settings_for_files(view: View, settings: Settings, grid: Grid) -> dict[str, Any]:
+    """Return the settings as written to files: a token is a prefix token's name or a patch number."""
+    counted = {
+        one.name for one in view.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
+    }
+    return {name: token_names(value, grid) if name in counted else value for name, value in settings.items()}
+
+
+def item_array(view: View, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
+    """Return a declared item, or the chart, as it is sent."""
+    item = find_item(view, name)
+    if name == CHART:
+        return json_bytes(to_json(view.chart(subject, settings)))
+    return item.checked(item_values(view, subject, name, settings), subject.about)
+
+
+def export_axes(view: View) -> dict[str, str]:
+    """Return the axes of each array of `numbers`; a token axis starts with the prefix tokens."""
+    return {**{item.name: item.axes for item in view.items}, **view.export.arrays}
