@@ -15,7 +15,15 @@ WORDS = dict(
 OLD_NAMES = "vitviz/_deprecated.py"  # this file must contain the old names for one more release
 FILES = [
     path
-    for pattern in ("vitviz/**/*.py", "vitviz/**/*.js", "vitviz/**/*.css", "docs/*.md", "docs/*.py", "*.md")
+    for pattern in (
+        "vitviz/**/*.py",
+        "vitviz/**/*.js",
+        "vitviz/**/*.css",
+        "vitviz/**/*.md",
+        "docs/*.md",
+        "docs/*.py",
+        "*.md",
+    )
     for path in sorted(ROOT.glob(pattern))
     if path != ROOT / OLD_NAMES and path.name != "CHANGELOG.md"
 ]

@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,14 +117,9 @@ class ViewTexts:
     cites: str = ""  # the work whose section, figure or equation `source` begins with
 
     @classmethod
-    def from_text(cls, text: str) -> ViewTexts:
-        """Return the texts from five paragraphs, `what` to `caveat`."""
-        return cls(*paragraphs(text))
-
-    @classmethod
-    def of_paper(cls, text: str) -> ViewTexts:
-        """Return the texts from five paragraphs of which `source` cites the ViT paper."""
-        return cls(*paragraphs(text), PAPER)
+    def read(cls, module: str, cites: str = "") -> ViewTexts:
+        """Return the texts in the words.md beside a module: five paragraphs, `what` to `caveat`."""
+        return cls(*paragraphs(Path(module).with_name("words.md").read_text(encoding="utf-8")), cites)
 
 
 def paragraphs(text: str) -> tuple[str, ...]:

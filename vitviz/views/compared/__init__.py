@@ -57,28 +57,7 @@ class SimilarityView(View):
     title = "Similarity"
     needs = Needs.SET
     scope = Scope(every_patch=True, averages=True, paired=True, offered=_offered_controls)
-    words = ViewTexts.from_text(r"""
-        Bright squares: layers that represent images alike (CKA).
-
-        Compare the model with its earliest training step, choose a second checkpoint, or follow the training.
-
-        Every depth gives a matrix $K = X X^T$ of similarities between images. Each row of $X$ is one image's
-        mean patch token, class token or all tokens, without normalization. Depth 0 is the input of block 1,
-        depth $l$ the output of block $l$. Over minibatches $b$ of up to 8 images, CKA is $\sum_b H(K_b, L_b)
-        / \sqrt{\sum_b H(K_b, K_b) \sum_b H(L_b, L_b)}$ with the unbiased $H(K, L) = \frac{1}{n(n-3)}
-        (\mathrm{tr}\, \tilde K \tilde L + \frac{1^T \tilde K 1 \; 1^T \tilde L 1}{(n-1)(n-2)} - \frac{2}{n-2}
-        1^T \tilde K \tilde L 1)$, where the diagonals of $\tilde K$ and $\tilde L$ are set to zero. ± is the
-        standard error by a jackknife over minibatches. *Attention distance* and *entropy* are means over a
-        layer's heads. The *skip / branch norm ratio* is $\|t_i\| / \|a_i\|$ for the output of attention and
-        $\|t_i + a_i\| / \|m_i\|$ for the output of the MLP, for the class token or as a mean over the
-        patches.
-
-        Nguyen, Raghu and Kornblith 2021; Raghu et al. 2021; not in the paper
-
-        CKA does not tell what two depths have in common or whether the model uses it, and a few directions of
-        large variance can dominate it. The images that come with vitviz are 20 crops of four images: too few
-        to generalise about a model.
-    """)
+    words = ViewTexts.read(__file__)
     controls = (
         Choice(
             "tokens",

@@ -10,7 +10,7 @@ from vitviz import analyses
 from vitviz.charts.chart import Chart, ReferenceLine, Series, by_layer, ramp_colour
 from vitviz.charts.mpl.spec import FigureSpec
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import Item, View, ViewTexts, drawing_item, item_values
+from vitviz.views.base import PAPER, Item, View, ViewTexts, drawing_item, item_values
 from vitviz.views.controls import DIFFERENCE, Choice
 from vitviz.views.parts import ExportDefaults, File, Scope
 from vitviz.views.printing import PrintStyle, derived_spec
@@ -28,22 +28,7 @@ def _numbers_csv(view: View, subject: ViewContext, settings: Settings, upload: A
 class AttentionDistanceView(View):
     title = "Attention distance"
     scope = Scope(averages=True)
-    words = ViewTexts.of_paper(r"""
-        Some heads attend only to nearby patches, like a convolution; others everywhere, even in layer 1.
-
-        Each dot is a head. Higher dots attend farther. The dashed line is uniform attention.
-
-        $D(l,h) = \frac{1}{N_p} \sum_i \sum_j A^{l,h}_{ij} d_{ij}$ over patch queries $i$ and patch keys $j$,
-        where $d_{ij}$ is the distance of the patches in pixels of the model's input and $A$ the attention
-        after the softmax. Rows and columns of the class token and other prefix tokens are dropped. The rest
-        is *not* renormalised, as in the authors' code; *renormalised* divides each row by its mass on
-        patches. The dashed line follows the same convention.
-
-        Section 4.5, figure 7 (right) and appendix D.7, figure 11; the paper averages over 128 images
-
-        A small distance can also mean that a head puts most of its mass on the class token: see the mass in
-        the hover text. One image is one sample; use a set of images for a statement about the model.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
         Choice(

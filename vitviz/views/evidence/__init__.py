@@ -9,7 +9,7 @@ from vitviz.analyses.protocol import DENSE, TITLES
 from vitviz.charts.chart import Chart, to_json
 from vitviz.errors import VitvizError
 from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
-from vitviz.views.base import Item, View, ViewTexts, as_json, chart_item, drawing_item
+from vitviz.views.base import PAPER, Item, View, ViewTexts, as_json, chart_item, drawing_item
 from vitviz.views.controls import (
     DIFFERENCE,
     Choice,
@@ -123,39 +123,7 @@ def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
 
 class AttributionView(View):
     title = "Attribution"
-    words = ViewTexts.of_paper(r"""
-        A logit is a sum: every head, MLP and bias raises or lowers it.
-
-        Orange raises the score, blue lowers it. Click a head to see its patches, or ablate it.
-
-        With the standard deviation $\sigma$ of the final norm frozen, $u = (w_c \circ \gamma)/\sigma$ and
-        $\bar u = u - \mathrm{mean}(u)$, the logit is $\langle \bar u, x^0 \rangle + \sum_{l,h,j} A^{l,h}_{0j}
-        \langle v_j^{l,h}, W_O^{l,h\top} \bar u \rangle + \sum_l \langle \bar u, b_O^l + m^l \rangle + \langle
-        w_c, \beta \rangle + b_c$: the start, each head's contribution by source token, biases and MLPs. For
-        average pooling, the sums also run over all patches, each with its own $\sigma$ if patches are normed
-        first. LayerScale multiplies the output of a branch. Attention pooling and its MLP are separate terms.
-        The map sums the heads' contributions by source patch. *Component ablation*: the output of a head or
-        an MLP is replaced by its mean over other images (shipped checkpoints: from their training set;
-        otherwise vitviz's own images). The drop is the logit before ablation minus the logit after.
-        *Logit lens*: $W\,\mathrm{LN}(x^l) + b$ at every depth $l$, for the classifier's input and for each
-        patch alone. *Upstream sources*: the input of head $h$ at token $j$ is a sum over the embedding, the
-        position and the outputs of all earlier heads, biases and MLPs at that token. With $A$ and $\sigma$
-        frozen, the head's contribution is the sum of their contributions. An earlier head can be decomposed
-        in the same way. *Largest paths*: a path runs from a source through heads to the output. A search with
-        an upper bound either proves that the listed paths are the largest, or gives a bound that no other
-        path exceeds. Large paths of opposite sign cancel. *Sufficient edges*: only some numbers of edges are
-        tried, and the margin need not grow with their number. *Check by edge ablation*: one source is removed
-        from the values (or queries, or keys) of this head alone, in a real forward pass in which everything
-        else responds (path patching, Wang et al. 2022, arXiv 2211.00593). The chart compares the drop in the
-        logit with the contribution.
-
-        The final layer of equation 4; Elhage et al. 2021 and Gandelsman et al. 2024 (arXiv 2310.05916), with
-        the norm's centring applied to u; logit lens: Vilas et al. 2023 (arXiv 2310.18969)
-
-        These are direct effects only: the effect of an early head through later layers is credited to those
-        layers. In a late layer, the token at a position is already a mixture. The start is the same for every
-        image.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     scope = Scope(offered=_offered_controls)
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),

@@ -56,34 +56,7 @@ def _is_available(subject: ViewContext, settings: Settings) -> bool:
 class PerturbationsView(View):
     title = "Perturbations"
     scope = Scope(every_patch=True, on_request=True, available=_is_available)
-    words = ViewTexts.from_text(r"""
-        What does the prediction depend on? Remove or shuffle patches, or change the image step by step.
-
-        Choose a change, sketch your guess, run it, explore the curve.
-
-        Sample $d$ of 10 uses a random order of the $N$ patches. If a fraction $p$ is dropped, the first
-        $\lfloor p N \rfloor$ patches are removed: left out, so that the model computes on the other tokens
-        alone, or painted black. If patches are shuffled, square pieces of whole patches are permuted at
-        random, never in the original order. The metric is the probability $\bar x$ of the class predicted for
-        the whole image, or the fraction of samples that keep this prediction. The band is $\bar x \pm 2 s /
-        \sqrt{10}$, where $s$ is the standard deviation over samples. With nothing dropped, the result is the
-        usual prediction. With everything dropped, the result is the prediction for an empty image: no
-        patches, the mean colour if the classifier reads the patches, or black.
-        The other experiments change the model's input image. It is shifted by up to two patches to each side,
-        or rotated both ways, with its mean colour in the empty area. Or it is mixed by a fraction $a$
-        with its luma $0.299 R + 0.587 G + 0.114 B$, or with the edges of the luma (Sobel). Or the
-        $\lfloor a N \rfloor$ patches farthest from the centre come from another image. Or, in every patch, a
-        fraction $a$ of the deviation from the patch's mean colour is exchanged for that of another image. For
-        these experiments, mean and error are over the directions, or over the other images that come with
-        vitviz.
-
-        Naseer et al. 2021 (arXiv 2105.10497): random PatchDrop, and shuffled patches; not in the paper
-
-        Results for one image need not hold for another. Random holes are not occluding objects, and a
-        probability can stay high for a wrong prediction. If a prediction survives shuffling, the model need
-        not ignore positions: it did not need them for this image. The object need not be in the centre, the
-        border of a patch is an edge too, and training images were seldom grey or rotated.
-    """)
+    words = ViewTexts.read(__file__)
     controls = (
         Choice(
             "kind", "Kind of change",

@@ -9,7 +9,7 @@ from vitviz import analyses
 from vitviz.charts.chart import to_json
 from vitviz.errors import TooMuch
 from vitviz.views import lazy
-from vitviz.views.base import View, ViewTexts, as_json, drawing_item, item_values, with_difference
+from vitviz.views.base import PAPER, View, ViewTexts, as_json, drawing_item, item_values, with_difference
 from vitviz.views.controls import (
     DIFFERENCE,
     Choice,
@@ -55,26 +55,7 @@ def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
 
 class AttentionView(View):
     title = "Attention"
-    words = ViewTexts.of_paper(r"""
-        Each head lets every token attend to all tokens and copy a weighted mix.
-
-        Point at a patch to see where it attends. Click to lock. The grid shows all heads.
-
-        $A^{l,h} = \mathrm{softmax}(q k^\top / \sqrt{d})$, after query-key norm, rotary embedding and relative
-        bias where the model has them. *Attends to* is a row of $A$: the weights of this token on all tokens,
-        which sum to 1. *Attended by* is a column: the weights of all tokens on this token; a column has no
-        fixed sum. Prefix tokens are listed beside the image with their weights as numbers, because a map of
-        patches omits them. *Score by source*: with norms held fixed, $q$ and $k$ are sums over the embedding,
-        heads, MLPs and biases that form the two tokens, so a score $q k^\top / \sqrt{d}$ is a matrix of
-        these sources. The mean over all keys, or the score of another key, is subtracted: a term that is
-        equal for all keys changes no attention. Position is the direct part of $E_{pos}$ alone; everything
-        else is content.
-
-        Section 3.1, equation 2 and appendix A
-
-        A large weight means that a token's value is copied, not that it matters for the prediction: values
-        differ in length, and later layers may discard them.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         Slider("layer", "Layer", minimum=1, maximum="layers", default=1, only=_OF_A_LAYER),
         Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),

@@ -10,7 +10,7 @@ from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Scale, Tiles
 from vitviz.errors import WrongSetting
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views import lazy
-from vitviz.views.base import Item, Needs, View, ViewTexts, chart_item
+from vitviz.views.base import PAPER, Item, Needs, View, ViewTexts, chart_item
 from vitviz.views.controls import Choice, IntSetting
 from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, map_over_image
@@ -35,25 +35,7 @@ class FiltersView(View):
     title = "Filters"
     needs = Needs.WEIGHTS
     scope = Scope(needs_no_pass=True)
-    words = ViewTexts.of_paper(r"""
-        Before any attention, each patch is projected onto the same learned filters, as in a classic filter
-        bank.
-
-        The first components are smooth colours, later ones finer patterns. Click one to see its response.
-
-        The patch projection $E \in \mathbb{R}^{D \times (P^2 C)}$ holds $D$ filters. They are centred, and
-        their singular value decomposition gives the principal components. The first 28 are drawn as $P \times
-        P \times 3$ images, with their share of the variance. The paper fixes neither sign nor scale: here the
-        entry of largest magnitude is positive, and each image is scaled separately to [0, 1]. The raw filters
-        are sorted by norm. The *response* of filter $w$ to patch $p$ is $w \cdot x_p$: normalised pixels, no
-        bias. For a raw filter, this is an entry of $E x_p$.
-
-        Section 4.5 and figure 7 (left)
-
-        Filters act on normalised pixels, and colours are relative: each tile is scaled separately, so zero
-        has a different grey in each. Of components with equal variance, only their common subspace is
-        meaningful, not the single image.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         Choice("kind", "Show", options=(("components", "Principal components"), ("raw", "Raw filters"))),
         IntSetting("component", only={"kind": ("components",)}),

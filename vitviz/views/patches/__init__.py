@@ -8,7 +8,7 @@ from vitviz.charts.chart import finite_range
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Scale, Tiles
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import View, ViewTexts, drawing_item
+from vitviz.views.base import PAPER, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, grid_aspect, prefix_name
@@ -22,23 +22,7 @@ MORE = "{sum} patches of {height} × {width} pixels + {prefix} ({names}) = {toke
 class PatchesView(View):
     title = "Patches"
     scope = Scope(needs_no_pass=True)  # all but the norms
-    words = ViewTexts.of_paper(r"""
-        A Vision Transformer cuts an image into equal squares and treats each square like a word of a
-        sentence.
-
-        Point at a patch for its position in the sequence. Click a patch for its pixel values.
-
-        The input of $H \times W$ pixels becomes $N = HW/P^2$ patches of $P \times P$ pixels in row-major
-        order. Each patch is flattened to $P \cdot P \cdot 3$ numbers: $x \in \mathbb{R}^{H \times W \times C}
-        \to x_p \in \mathbb{R}^{N \times (P^2 C)}$. The linear embedding $E$ maps each patch to a vector of
-        $D$ numbers, and the position embedding $E_{pos}$ is added. The norm is the Euclidean length of this
-        vector before and after the addition.
-
-        Section 3.1, equation 1 and figure 1
-
-        The image is shown after resizing and cropping: the model never receives the rest of the upload. Norms
-        are those of the embedding, before any normalisation layer.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         Choice("form", "Layout", options=(("picture", "Image"), ("sequence", "Sequence"))),
         Slider("gap", "Gap between patches", step=0.05),

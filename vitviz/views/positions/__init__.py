@@ -7,7 +7,7 @@ import numpy as np
 from vitviz import analyses
 from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Scale, Tiles
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import Needs, View, ViewTexts, drawing_item
+from vitviz.views.base import PAPER, Needs, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
 from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import PrintStyle, grid_aspect, join_texts, patch_name, place_name
@@ -29,21 +29,7 @@ class PositionsView(View):
     title = "Positions"
     needs = Needs.WEIGHTS
     scope = Scope(needs_no_pass=True)
-    words = ViewTexts.of_paper(r"""
-        The model must learn which patches are neighbours, through its position embeddings.
-
-        Each tile is one patch. A bright spot with a bright row and column means that the layout was learned.
-
-        $S_{rc,r'c'} = \cos(E_{rc}, E_{r'c'})$ over the position embeddings of the patches; the rows of the
-        class token and other prefix tokens are excluded. The similarities are drawn as a grid of tiles, one
-        per patch, or as one $N \times N$ matrix in sequence order. The scale from lowest to highest excludes
-        each patch's similarity of 1 with itself.
-
-        Section 4.5, figure 7 (centre) and appendix D.4, figure 10
-
-        Similar position embeddings do not mean that the patches attend to each other. At another input size
-        the embeddings are interpolated as in section 3.2; the interpolated embeddings are shown.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         Choice("form", "Show", options=(("tiles", "Tiles"), ("matrix", "Matrix"))),
         Choice("scale", "Scale", options=(("data", "From lowest to highest"), ("full", "From -1 to 1"))),

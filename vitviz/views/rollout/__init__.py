@@ -10,7 +10,7 @@ from vitviz.charts.encode import encode_image
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, PatchFrame, Scale, Tiles, scale_to_rgb
 from vitviz.charts.overlay import fade_outside_crop, overlay
 from vitviz.traces.localized_text import LocalizedText
-from vitviz.views.base import View, ViewTexts, drawing_item, item_values
+from vitviz.views.base import PAPER, View, ViewTexts, drawing_item, item_values
 from vitviz.views.controls import (
     DIFFERENCE,
     Choice,
@@ -75,23 +75,7 @@ def _overlay_png(view: View, subject: ViewContext, settings: Settings, upload: n
 
 class RolloutView(View):
     title = "Rollout"
-    words = ViewTexts.of_paper(r"""
-        Rollout multiplies attention across layers to estimate which patches reached the output.
-
-        Bright patches carry most weight for the classifier. Click a patch to use that patch as the query.
-
-        Heads are fused to $\bar A_l$ (mean, max or min). Optionally, the smallest entries in patch columns
-        are discarded, never those in a prefix token's column. The skip connection is added as $\tilde A_l = r
-        I + (1-r) \bar A_l$ with each row divided by its sum, and $R = \tilde A_L \cdots \tilde A_1$. The map
-        is the row of the query over the patches. *Auto* takes as query what the classifier reads: the class
-        token, the mean over patches, both side by side, the patches with the largest numbers, or the
-        pooling's own weights.
-
-        Section 4.5, figure 6 and appendix D.8, figure 14; Abnar & Zuidema 2020
-
-        Rollout uses attention weights alone. It ignores values, MLPs and the class, so it shows where
-        information may have flowed, not why the model made its prediction.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         QuerySetting("query", "Query"),
         Choice(

@@ -65,29 +65,7 @@ def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
 class RepresentationsView(View):
     title = "Representations"
     scope = Scope(sided=True)
-    words = ViewTexts.from_text(r"""
-        Every layer updates each patch’s vector. Similar patches converge; a few vectors grow very long.
-
-        Similar colours mark similar patches. Change the depth, or choose “Patch similarity” and a patch.
-
-        Depth 0 is the input of block 1, depth $l$ the raw output of block $l$; *through the final norm*
-        applies the model's own last LayerNorm to each token. *Similarity* is $\cos(t_i, t_p)$, or the same of
-        $t - \bar t$ if the mean patch is subtracted. *Components* are the principal components of the centred
-        patches, without prefix tokens. The sign of each makes its largest loading positive. Percentages are
-        of the total variance. Colours are $\sigma(2 z)$ of three scores, whitened for the colours only. If
-        colours are aligned across depths, the three scores are rotated together to match the previous depth;
-        depth 0 is matched to the image's own colours. *Norms* are $\|t_i\|_2$ before the final norm; the
-        limit is median + $k$ · MAD over the patches of the depth. *Heads*: entropy $-\sum_j A_{ij} \ln
-        A_{ij}$, mean over the patches as queries, and $e^H$, the effective number of tokens attended. The
-        similarity of two heads is the cosine of their attention, or their Jensen-Shannon divergence.
-
-        Caron et al. 2021; Oquab et al. 2023; Darcet et al. 2024; Sun et al. 2024; not in the paper
-
-        Similar vectors do not show that the model uses the similarity. No colour means foreground, and the
-        colours of two images or depths can be compared only under a shared basis. A clean map of a model with
-        registers is no proof that local information is well integrated. Heads with similar attention may
-        still process the attended tokens differently.
-    """)
+    words = ViewTexts.read(__file__)
     controls = (
         Choice(
             "show", "Show",

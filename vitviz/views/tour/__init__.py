@@ -10,7 +10,7 @@ from vitviz import analyses
 from vitviz.analyses.protocol import NOT_RGB
 from vitviz.charts.chart import GREY, ORANGE, Chart, Series
 from vitviz.traces.localized_text import LocalizedText, not_applicable
-from vitviz.views.base import View, ViewTexts, as_json, chart_item, drawing_item
+from vitviz.views.base import PAPER, View, ViewTexts, as_json, chart_item, drawing_item
 from vitviz.views.controls import IntListSetting, IntSetting, token_names
 from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.printing import prefix_name
@@ -36,23 +36,7 @@ EXTRA_TEXTS = (NOT_RGB,)  # besides `steps.tour_texts`
 class TourView(View):
     title = "Tour"
     scope = Scope(every_patch=True)
-    words = ViewTexts.of_paper(r"""
-        Thirteen steps lead from the image to the prediction, along the paper’s figure 1 and its four
-        equations.
-
-        Follow one patch through 13 steps and check the arithmetic.
-
-        (1) $z_0 = [x_{class}; x_p^1 E; \ldots; x_p^N E] + E_{pos}$ · (2) $z'_l =
-        \mathrm{MSA}(\mathrm{LN}(z_{l-1})) + z_{l-1}$ · (3) $z_l = \mathrm{MLP}(\mathrm{LN}(z'_l)) + z'_l$ ·
-        (4) $y = \mathrm{LN}(z_L^0)$. The numbers come from the trace of the forward pass; the weights shown
-        beside them (E, the class token, the head) are the checkpoint's. The experiments run the model again:
-        on the image with its patches in another order, and with $E_{pos}$ set to zero.
-
-        Section 3.1, equations 1 to 4 and figure 1; appendix A for the attention
-
-        The tour follows one patch, one head and one class at a time. It shows how each number is computed,
-        not what the model has learned to use the number for.
-    """)
+    words = ViewTexts.read(__file__, cites=PAPER)
     controls = (
         IntSetting("step", minimum=1, maximum=13, default=1),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),

@@ -2,11 +2,23 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from vitviz.traces.grid import Grid
 from vitviz.views.base import paragraphs
 from vitviz.views.tour import diagram
 from vitviz.views.tour.facts import Facts, Step
+
+_FILE = Path(__file__).with_name("steps.md")
+TEXTS = {  # paragraphs by section of steps.md; the last paragraph of most sections is what to try
+    head: paragraphs(body.strip())
+    for head, body in (part.split("\n", 1) for part in _FILE.read_text(encoding="utf-8").split("## ")[1:])
+}
+
+
+def _keyed(section: str) -> dict[str, str]:
+    """Return the paragraphs of a section by the key before their colon."""
+    return dict(one.split(": ", 1) for one in TEXTS[section])
 
 
 def tour_steps(facts: Facts) -> list[Step]:
@@ -48,15 +60,7 @@ def tour_texts() -> list[str]:
 def _picture(f: Facts) -> Step:
     """Return step 1: the image scaled, cropped and normalised to the model's input."""
     height, width = f.grid.pixels
-    *said, attempt = paragraphs("""
-        The image is scaled and cropped to {height} × {width} pixels, each with a red, a green and a blue
-        value.
-
-        Each value becomes a small number around zero: the channel’s mean is subtracted and the result divided
-        by the channel’s standard deviation.
-
-        Point at a pixel of the model’s input, and compute one of its three values by hand.
-    """)
+    *said, attempt = TEXTS["picture"]
     # narrow space: the meaning of a comma differs between languages
     values = {"width": width, "count": f"{height * width * 3:,}".replace(",", "\u202f")}
     formulas = (f"x ∈ ℝ^{{H×W×C}} = ℝ^{{{height}×{width}×3}}",)
@@ -67,20 +71,9 @@ def _picture(f: Facts) -> Step:
 
 def _patches(f: Facts) -> Step:
     """Return step 2: the image cut into patches, or the positions of a convolutional stem."""
-    said = paragraphs("""
-        The image is cut into {rows} × {cols} = {patches} patches of {tall} × {wide} pixels.
-
-        From here on, each patch is like one word of a sentence, read row by row. The model never receives the
-        whole image again.
-    """)
+    said = TEXTS["patches"]
     if f.stem:
-        said = paragraphs("""
-            A convolutional stem first turns the image into features, at {rows} × {cols} = {patches} positions
-            that are {tall} × {wide} pixels apart.
-
-            Each position is like one word of a sentence, read row by row. Unlike a patch of the paper’s plain
-            model, it also depends on pixels beyond its edges.
-        """)
+        said = TEXTS["patches of a stem"]
     attempt = "Click a patch with something on it. The following steps use this patch."
     (tall, wide), (height, width) = f.grid.patch, f.grid.pixels
     symbol, area = ("P^{2}", f"{tall}^{{2}}") if tall == wide else ("(P_{h}·P_{w})", f"({tall}·{wide})")
@@ -94,21 +87,9 @@ def _flatten(f: Facts) -> Step:
     title = "Each patch becomes a row of numbers"
     attempt = "Pick a plain patch (sky, a wall), then one with an edge, and compare their rows."
     if f.stem:
-        said = paragraphs("""
-            Not applicable to this model as it stands in the paper, because its patches are cut from the
-            features of a convolutional stem and not from pixels.
-
-            The table shows the {tall} · {wide} · 3 = {numbers} numbers of the pixels at one position, as a
-            plain model would flatten them.
-        """)
+        said = TEXTS["flatten of a stem"]
         return Step("flatten", title, said, attempt)
-    said = paragraphs("""
-        The pixels of a patch are listed one after the other, with red, green and blue of each: {tall} ·
-        {wide} · 3 = {numbers} numbers.
-
-        No value is lost and nothing is learned yet, but the row no longer shows which pixels were neighbours:
-        the model has to learn that.
-    """)
+    said = TEXTS["flatten"]
     formulas = (
         f"x_{{p}}^{{i}} ∈ ℝ^{{P²·C}} = ℝ^{{{f.numbers}}}",
         f"x_{{p}} ∈ ℝ^{{N×(P²·C)}} = ℝ^{{{f.grid.patches}×{f.numbers}}}",
@@ -119,67 +100,19 @@ def _flatten(f: Facts) -> Step:
 def _embedding(f: Facts) -> Step:
     """Return step 4: the matrix E that maps each patch, or stem feature, to a vector."""
     if f.stem:
-        *said, attempt = paragraphs("""
-            One learned matrix E, the same for every position, maps the stem’s features there to a vector of D
-            = {width} numbers.
-
-            No filter over pixels can be shown, because the input of E is the output of convolutions.
-
-            Pick two positions that look alike, and compare their vectors.
-        """)
+        *said, attempt = TEXTS["embedding of a stem"]
         shapes = ("Embedding: {patches} × {width}",)
         return Step("embedding", "The linear embedding", tuple(said), attempt, shapes=shapes)
-    *said, attempt = paragraphs("""
-        One learned matrix E, the same for every patch, maps the {numbers} numbers of a patch to a vector of D
-        = {width} numbers.
-
-        Each of these numbers is a dot product: it measures how well the patch matches one filter.
-
-        Click a number of the vector to see its filter and the sum that gives the number.
-    """)
+    *said, attempt = TEXTS["embedding"]
     formulas = (f"x_{{p}}^{{i}}·E,  E ∈ ℝ^{{(P²·C)×D}} = ℝ^{{{f.numbers}×{f.width}}}",)
     shapes = ("{patches} × {numbers}  ·  {numbers} × {width}  =  {patches} × {width}",)
     return Step("embedding", "The linear embedding", tuple(said), attempt, formulas, shapes)
 
 
-def _keyed(text: str) -> dict[str, str]:
-    """Return sentences, one per paragraph, by the key before the colon."""
-    return dict(one.split(": ", 1) for one in paragraphs(text))
-
-
 # Input of the classifier by pooling, for models without a class token and for models with one.
-_READS_INSTEAD = _keyed("""
-    average: Its classifier reads the mean over the patch tokens; the paper tried this too and found it
-    equally good (appendix D.3).
-
-    max: Its classifier reads the largest of each number among the patch tokens.
-
-    average and max: Its classifier reads the average of two vectors: the mean of the patch tokens and the
-    largest of each of their numbers.
-
-    attention: Instead, a final layer attends to all patches with one learned query: attention pooling.
-
-    none: This checkpoint has no classifier and does not define which tokens a classifier would read.
-""")
-_READS_OTHERS = _READS_INSTEAD | _keyed("""
-    average: This model’s classifier does not read it, though: it reads the mean over the patch tokens.
-
-    max: This model’s classifier does not read it, though: it reads the largest of each number among the patch
-    tokens.
-
-    average and max: This model’s classifier does not read it, though: it reads the average of two vectors,
-    the mean of the patch tokens and the largest of each of their numbers.
-
-    attention: This model’s classifier does not read it, though: a final layer attends to the patches with one
-    learned query (attention pooling).
-""")
-_REGISTERS, _REGISTERS_READ = paragraphs("""
-    The {registers} register tokens are learned as well. Layers use them as extra memory, and the classifier
-    ignores them.
-
-    The {registers} register tokens are learned as well. Layers use them as extra memory, and the classifier
-    reads them together with the other tokens.
-""")
+_READS_INSTEAD = _keyed("read without a class token")
+_READS_OTHERS = _READS_INSTEAD | _keyed("read beside the class token")
+_REGISTERS, _REGISTERS_READ = _keyed("registers").values()
 
 
 def _prefix_tokens(f: Facts) -> Step:
@@ -194,15 +127,7 @@ def _prefix_tokens(f: Facts) -> Step:
         attempt = "Choose another image on the left: every row changes, because no token is learned."
     else:
         title = "A token for the prediction"
-        put, reads, of_all, attempt = paragraphs("""
-            One learned vector, the class token, is put in front of the patches.
-
-            The class token starts the same for every image and gathers what the classifier will read.
-
-            This model’s classifier does not read it alone, though: it reads all tokens together.
-
-            Choose another image on the left: the learned rows in front stay the same, the others change.
-        """)
+        put, reads, of_all, attempt = _keyed("class token").values()
         said = (put, of_all if read_all else _READS_OTHERS.get(f.pool, reads))
     if others:
         said += (_REGISTERS_READ if read_all else _REGISTERS,)
@@ -220,29 +145,12 @@ def _prefix_tokens(f: Facts) -> Step:
     )
 
 
-_POSITIONS = _keyed("""
-    rotary: in every layer it rotates queries and keys by angles that depend on the position of a patch
-    (rotary embedding).
-
-    relative: in every layer it adds to each score a learned number for the offset between two patches
-    (relative position bias).
-
-    none: it has no information about the position of a patch.
-""")
+_POSITIONS = _keyed("other positions")
 
 
 def _positions(f: Facts) -> Step:
     """Return step 6: the position embedding E_pos, or the model's other position encoding."""
-    added, after, compare, attempt = paragraphs("""
-        So far a patch’s position in the sequence has no effect at all. E_pos, one learned vector per
-        position, is added, so equal patches at different positions are no longer equal.
-
-        Without E_pos the layers cannot distinguish one order of the patches from another: try it below.
-
-        Shuffle the patches, and compare the predictions with and without E_pos.
-
-        Shuffle the patches, and see how the prediction changes.
-    """)
+    added, after, compare, attempt = _keyed("positions").values()
     shapes, formulas = ("Position embedding: {rows} × {width}",), ()
     if f.positions == "learned":
         said, attempt = (added, after), compare
@@ -268,15 +176,7 @@ def _positions(f: Facts) -> Step:
 
 def _attention(f: Facts) -> Step:
     """Return step 7: one row of attention computed from q and k."""
-    *said, attempt = paragraphs("""
-        In each head, every token has a query q and a key k. The weight of one token on another is the softmax
-        over the dot products of query and keys.
-
-        Below, this is worked out for one query. A pocket calculator is enough to check the numbers.
-
-        Choose a key in the map of weights and recompute its weight: product × scale, the exponential, divided
-        by the sum.
-    """)
+    *said, attempt = TEXTS["attention"]
     if "rotary" in f.positions:
         said.append("q and k are shown after the rotary embedding has turned them.")
     scale = " / √d" if f.root_scale else " · s"  # a few models scale by another number; the table shows it
@@ -288,15 +188,7 @@ def _attention(f: Facts) -> Step:
 
 def _layers(f: Facts) -> Step:
     """Return step 8: all heads, the MLP and the layers along the residual stream."""
-    first, second, attempt = paragraphs("""
-        {heads} heads do this in parallel, each with its own q, k and v (MSA). Their outputs are added to each
-        token. An MLP, which processes one token at a time, then adds its output.
-
-        That is one of {layers} layers. The tokens pass through all layers as a stream; each layer adds to it.
-
-        Move through the layers with the same query: which heads attend nearby, which far, and where does it
-        change?
-    """)
+    first, second, attempt = _keyed("layers").values()
     said, formulas = (first, second), ()
     if not f.plain_blocks:
         said = (
@@ -317,55 +209,13 @@ def _layers(f: Facts) -> Step:
     return Step("layers", title, said, attempt, formulas, shapes, values)
 
 
-_LAST = _keyed("""
-    class: After the last layer only one row is read, that of the class token; a LayerNorm makes it y.
-
-    average: After the last layer the patch tokens are averaged, with a LayerNorm, into one vector y.
-
-    average of all: After the last layer all tokens are averaged, with a LayerNorm, into one vector y.
-
-    max: After the last layer, with a LayerNorm, each number of y is the largest that any patch token has in
-    that dimension.
-
-    max of all: After the last layer, with a LayerNorm, each number of y is the largest that any token has in
-    that dimension.
-
-    average and max: After the last layer, with a LayerNorm, y is half the mean of the patch tokens and half
-    the largest of each of their numbers.
-
-    average and max of all: After the last layer, with a LayerNorm, y is half the mean of all tokens and half
-    the largest of each of their numbers.
-
-    class and average: After the last layer and a LayerNorm two vectors stand side by side in y: the class
-    token, and the mean over the patch tokens.
-
-    class and distillation: After the last layer and a LayerNorm two rows are read, those of the class token
-    and the distillation token, each by its own head; the two sets of logits are averaged.
-
-    attention: After the last layer a LayerNorm and the attention pooling make one vector y of all patch
-    tokens.
-""")
+_LAST = _keyed("readout by pooling")
 
 
 def _readout(f: Facts) -> Step:
     """Return step 9: the vector y after pooling, and its logits if there is a classifier."""
     last = _LAST.get(f.pool, "After the last layer the tokens become one vector y.")
-    head, attempt, none, see, embedded, unnamed, valued = paragraphs("""
-        The head, one more matrix, maps y to {classes} numbers, one for each class: the logits.
-
-        Add up the products: with the bias they give the logit of the first prediction.
-
-        This checkpoint has no classifier: y represents the image and serves as features for other models.
-
-        Choose another image on the left, and see how y changes.
-
-        y becomes the image’s embedding z, which is compared with the vectors of {classes} sentences: a logit
-        is the cosine of the two, times a scale.
-
-        The head, one more matrix, maps y to {classes} numbers; the checkpoint has no names for them.
-
-        The head, one more matrix, maps y to the values that the model predicts: {classes} in number.
-    """)
+    head, attempt, none, see, embedded, unnamed, valued = _keyed("readout").values()
     if not f.classes:
         head, attempt = none, see
     elif f.head_type == "value":
@@ -386,61 +236,24 @@ def _probabilities(f: Facts) -> Step:
     """Return step 10: from logits to probabilities (softmax, sigmoid), or to plain values."""
     step = partial(Step, "probabilities", "Values" if f.head_type == "value" else "Probabilities")
     if not f.classes:
-        *said, attempt = paragraphs("""
-            Not applicable to this model, because this checkpoint has no classifier and so no probabilities.
-
-            Instead, its vector y is compared with those of other images, or a classifier is trained on y.
-
-            Pick a checkpoint with a classifier, and come back to this step.
-        """)
+        *said, attempt = TEXTS["no probabilities"]
         return step(tuple(said), attempt)
     attempt = (
         "Recompute the first probability from its logit, and then see how it changes with another image."
     )
     if f.head_type == "value":
-        *said, attempt = paragraphs("""
-            This model predicts values, as in a regression. They are shown as they are, without a softmax or a
-            sigmoid.
-
-            A value has the unit that training gave it, and no probability. The steps that follow call it a
-            logit.
-
-            Choose another image, and see how the value changes.
-        """)
+        *said, attempt = TEXTS["values"]
         return step(tuple(said), attempt)
     if f.head_type == "sigmoid" and not f.score:
-        own, labels, output, single = paragraphs("""
-            Each label has its own sigmoid, so the {classes} probabilities need not add up to 1.
-
-            An image may have several labels, or none: in training, each label was judged separately.
-
-            The head has one output, and a sigmoid turns its logit into the probability of a yes.
-
-            A softmax over a single output would be 1 for every image.
-        """)
+        own, labels, output, single = _keyed("sigmoid").values()
         said = (output, single) if f.classes == 1 else (own, labels)
         formula = "p_{c} = 1 / (1 + exp(−logit_{c}))"
         return step(said, attempt, (formula,), ("{classes} logits → {classes} probabilities",))
     if f.score == "sigmoid":
-        said = paragraphs("""
-            Each sentence has its own sigmoid, so the {classes} probabilities need not add up to 1.
-
-            An image may fit several sentences, or none: in training, each pair of image and sentence was
-            judged separately.
-        """)
+        said = TEXTS["sigmoid of sentences"]
         formula, shape = "p_{c} = 1 / (1 + exp(−logit_{c}))", "{classes} logits → {classes} probabilities"
         return step(said, attempt, (formula,), (shape,))
-    *said, of_sentences, unnamed = paragraphs("""
-        Softmax turns logits into probabilities: the exponential of each logit, divided by the sum over all
-        {classes}.
-
-        The largest is the model’s prediction. A probability of 0.9 does not mean right nine times in ten.
-
-        It is the likeliest of these sentences; other sentences would give other probabilities.
-
-        The checkpoint has no names for its outputs; the outputs of some heads are features for comparison and
-        were never meant for a softmax.
-    """)
+    *said, of_sentences, unnamed = _keyed("softmax").values()
     if f.score or not f.named:
         said.append(of_sentences if f.score else unnamed)
     formula = "p_{c} = exp(logit_{c}) / Σ_{n} exp(logit_{n})"
@@ -450,15 +263,7 @@ def _probabilities(f: Facts) -> Step:
 
 def _sum_by_hand(f: Facts) -> Step:
     """Return step 11: the logit as a sum of contributions, or the reason against it."""
-    *told, attempt = paragraphs("""
-        Layers only add to the stream. With the standard deviation of the last norm held fixed, the logit is
-        therefore a sum too: every head, MLP and bias raises or lowers it.
-
-        The table lists the three largest contributions of heads, the sum of everything else, and the
-        resulting logit.
-
-        Add the three contributions and the rest with a pocket calculator: the sum is the model’s own logit.
-    """)
+    *told, attempt = TEXTS["sum"]
     formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
     shapes = ("{layers} layers × {heads} heads: {together} contributions",)
     title = "The logit as a sum of contributions"
@@ -470,16 +275,7 @@ def _head_ablated(f: Facts) -> Step:
 
     If the logit has no exact decomposition, the step gives the reason.
     """
-    *told, attempt = paragraphs("""
-        A contribution is only what a head wrote directly. Here the head with the largest contribution is
-        ablated: its output is replaced by its mean over other images, and the later layers are computed
-        again.
-
-        Later layers depend on this head’s output. Without the head their outputs change too, so the logit
-        drops by more or less than the contribution.
-
-        Ablate this head in every view, and look at Attribution: which contributions have changed?
-    """)
+    *told, attempt = TEXTS["head ablated"]
     shapes = ("1 of {together} heads replaced",)
     return _where_accounted(Step("without", "One head ablated", tuple(told), attempt, shapes=shapes), f)
 
@@ -489,17 +285,7 @@ def _one_path(f: Facts) -> Step:
 
     If the logit has no exact decomposition, the step gives the reason.
     """
-    *told, attempt = paragraphs("""
-        A head’s output depends on what earlier layers wrote. With attention and norms held fixed, the head’s
-        contribution is a sum over these earlier sources, and each source’s part is a sum over the tokens that
-        the head attends to.
-
-        The table shows the head with the largest contribution, the largest source of its input, and the patch
-        from which most of that is read.
-
-        Add each contribution to everything else beside it: the sum is the number above. Then follow another
-        path.
-    """)
+    *told, attempt = TEXTS["path"]
     formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
     shapes = ("Per source: {tokens} tokens × {width} numbers",)
     return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas, shapes), f)
@@ -509,14 +295,6 @@ def _where_accounted(step: Step, f: Facts) -> Step:
     """Return the step, or the reason why the model has no exact decomposition of its logits."""
     if f.classes and f.accounted:
         return step
-    no_classifier, another, no_account, elsewhere = paragraphs("""
-        Not applicable to this model, because this checkpoint has no classifier and so no logit to decompose.
-
-        Pick a checkpoint with a classifier, and come back to this step.
-
-        Not applicable to this model, because its logits cannot be decomposed exactly; Attribution says why.
-
-        Pick another checkpoint, and come back to this step.
-    """)
+    no_classifier, another, no_account, elsewhere = _keyed("no account").values()
     told, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
     return Step(step.name, step.title, (told,), attempt)

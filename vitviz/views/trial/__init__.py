@@ -95,31 +95,7 @@ class FaithfulnessView(View):
         every_patch=True, float32_only=True, on_request=True, available=_is_available, averages=True,
         set_control="patches_as", most_images=300,
     )  # fmt: skip
-    words = ViewTexts.from_text(r"""
-        Methods disagree about which patches matter. We remove patches in each order and rerun the model.
-
-        If a map is faithful, removing its top patches first destroys the prediction quickly.
-
-        Patches are ranked by a map's values. A fraction $p$ of the patches, rounded to whole patches, is
-        removed. The score is $s_{most}(p)$ if the most relevant patches are removed first, and $s_{least}(p)$
-        if the least relevant are. The area under each curve is computed by the trapezoidal rule for $p$ from
-        0 to 100 %. A map's gap is the difference of the two areas. SaCo splits the order into 10 groups with
-        values $v_i$ and removes each group alone, at a cost $d_i$: $\sum_{i<j} \pm (v_i - v_j) / \sum_{i<j}
-        |v_i - v_j|$, with + where $d_i \ge d_j$. The random baseline is the mean of ten random maps; its band
-        contains 95 % of random maps. A map beats random maps if its gap exceeds a threshold: of as many
-        random maps as methods, the best exceeds it in 5 % of trials (Student's $t$, Šidák). For a set
-        of images: means with standard errors, one random map per image, and the same threshold. A method's
-        rank is 1 plus the number of methods that lead it by more than two standard errors of the paired
-        difference.
-
-        Samek et al. 2017 and Petsiuk et al. 2018 (RISE); Chefer et al. 2021; SaCo: Wu et al. 2024 (arXiv
-        2404.01415); tokens left out: Jain et al. 2022 (arXiv 2204.08945)
-
-        Results for one image say little about another, and another way to remove patches can give other
-        results. Where several regions support the prediction redundantly, a correct map can score badly. A
-        map that predicts the effect of removal need not decompose the logit: the column “Rest”
-        measures that.
-    """)
+    words = ViewTexts.read(__file__)
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice(
