@@ -32,23 +32,19 @@ class AttentionDistanceView(View):
     controls = (
         Choice("form", "Heads", options=(("depth", "By layer"), ("sorted", "Sorted within the layer"))),
         Choice(
-            "rows",
-            "Rows",
+            "rows", "Rows",
             options=(("plain", "As in the paper"), ("renormalised", "Renormalised over patches")),
         ),
         DIFFERENCE,
-    )
+    )  # fmt: skip
     items = (
         Item(
-            "distance",
-            "layer head",
-            "mean attention distance, px of the model's input",
-            depends=("rows",),
+            "distance", "layer head", "mean attention distance, px of the model's input", depends=("rows",),
             differs=True,
         ),
         Item("prefix_mass", "layer head", "attention on prefix tokens, from 0 to 1", differs=True),
         drawing_item("uniform", "one", "distance of attention spread evenly, px", "rows"),
-    )
+    )  # fmt: skip
     export = ExportDefaults(
         arrays={"uniform": "", "pictures": "", "error": "layer head"},
         files=(

@@ -128,9 +128,7 @@ class AttributionView(View):
     controls = (
         Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
         Choice(
-            "relative",
-            "Logit",
-            options=(("no", "Absolute"), ("yes", "Relative to the mean class")),
+            "relative", "Logit", options=(("no", "Absolute"), ("yes", "Relative to the mean class")),
             advanced=True,
         ),
         Choice("method", "Method", options=MAPS, only=_EXPLAINED),
@@ -151,32 +149,24 @@ class AttributionView(View):
         IntSetting("tried", minimum=1, maximum=sufficiency.STEPS, default=sufficiency.STEPS, passing=True),
         IntListSetting("patches", maximum="patches", most=400),  # contributions per head count only these
         DIFFERENCE,
-    )
+    )  # fmt: skip
     items = (
         Item(
-            "map",
-            "row col",
-            "head contributions by source patch, logits",
-            depends=(*_MAPPED, "difference"),
+            "map", "row col", "head contributions by source patch, logits", depends=(*_MAPPED, "difference"),
             signed=True,
         ),
         Item(
-            "explained",
-            "line",
-            "what the map explains, and leaves unexplained",
+            "explained", "line", "what the map explains, and leaves unexplained",
             depends=("target", "method", "difference"),
         ),
         Item(
-            "heads",
-            "layer head",
-            "each head's contribution, logits",
+            "heads", "layer head", "each head's contribution, logits",
             depends=(*_ASKED, "patches", "difference"),
         ),
         Item("mlps", "layer", "each MLP's contribution, logits", depends=_CHANGED),
         Item("biases", "layer", "each projection bias, logits", depends=_CHANGED),
         Item(
-            "lines",
-            "line",
+            "lines", "line",
             "start, pooling, norm bias, classifier bias, logit, sum; for differences also the norm",
             depends=_CHANGED,
         ),
@@ -186,10 +176,8 @@ class AttributionView(View):
         drawing_item("own", "row col", "each patch's own answer", "target", "depth"),
         drawing_item("best", "row col rank pair", "classes and probabilities, or values", "depth"),
         drawing_item(
-            "effects",
-            "part",
-            "what goes when each head of a layer, then its MLP, is taken away alone, logits",
-            *_ASKED,
+            "effects", "part",
+            "what goes when each head of a layer, then its MLP, is taken away alone, logits", *_ASKED,
             "layer",
         ),
         drawing_item("direct", "layer head", "each head's share, of all patches", *_CHANGED),
@@ -197,7 +185,7 @@ class AttributionView(View):
         drawing_item("writer_map", "row col", "a writer's part, logits", *_TRAIL, "writer"),
         drawing_item("writer_heads", "layer head", "each head's part, logits", *_TRAIL),
         as_json(
-            "truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", only_when=_TRUTH
+            "truth", "shares and effects of edges", *_TRAIL, "into", "parts_as", "tried", only_when=_TRUTH,
         ),
         as_json("trail", "the heads that are followed", *_TRAIL),
         drawing_item("likeliest", "row col pair", "each patch's likeliest class and its cosine", "patchwise"),
@@ -206,7 +194,7 @@ class AttributionView(View):
         as_json("change", "the prediction before the change and after", "target"),
         as_json("labels", "all classes"),
         chart_item(*_TRAIL, "show", "part", "layer", "paths", "tried", "difference"),
-    )
+    )  # fmt: skip
     export = ExportDefaults(
         arrays={
             "written_by_heads": "layer head",

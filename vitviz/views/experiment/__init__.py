@@ -58,10 +58,7 @@ class PerturbationsView(View):
     scope = Scope(every_patch=True, on_request=True, available=_is_available)
     words = ViewTexts.read(__file__)
     controls = (
-        Choice(
-            "kind", "Kind of change",
-            options=tuple((name, kind.name) for name, kind in KINDS.items()),
-        ),
+        Choice("kind", "Kind of change", options=tuple((name, kind.name) for name, kind in KINDS.items())),
         Choice(
             "score", "Metric", options=(("probability", "Probability"), ("kept", "Prediction kept")),
             of_values=(("logit", "Value"),),

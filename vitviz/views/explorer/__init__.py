@@ -60,22 +60,16 @@ class AttentionView(View):
         Slider("layer", "Layer", minimum=1, maximum="layers", default=1, only=_OF_A_LAYER),
         Slider("head", "Head", minimum=1, maximum="heads", default=1, only=_OF_A_HEAD),
         Choice(
-            "show",
-            "Main map",
+            "show", "Main map",
             options=(("head", "This head"), ("mean", "Mean of heads"), ("rollout", "Rollout")),
         ),
         Choice(
-            "direction",
-            "The token",
-            options=(("row", "attends to"), ("column", "is attended by")),
+            "direction", "The token", options=(("row", "attends to"), ("column", "is attended by")),
             advanced=True,
         ),
         Choice(
-            "order",
-            "Sort heads by",
-            options=(("number", "number"), ("distance", "distance")),
-            only={"beside": ("wall",)},
-            advanced=True,
+            "order", "Sort heads by", options=(("number", "number"), ("distance", "distance")),
+            only={"beside": ("wall",)}, advanced=True,
         ),
         Choice("scale", "Colour scale", options=(("own", "per map"), ("shared", "shared")), advanced=True),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
@@ -84,7 +78,7 @@ class AttentionView(View):
         QuerySetting("key"),  # key of the explained score; auto: the key with the largest weight
         QuerySetting("against", default="mean"),  # key whose score is subtracted
         DIFFERENCE,
-    )
+    )  # fmt: skip
     items = (
         drawing_item(
             "layer", "head query key", "attention of a whole layer", "layer", dtype="float16", differs=True

@@ -79,48 +79,34 @@ class RolloutView(View):
     controls = (
         QuerySetting("query", "Query"),
         Choice(
-            "fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum"))
+            "fusion", "Heads fused by", options=(("mean", "Mean"), ("max", "Maximum"), ("min", "Minimum")),
         ),
         Slider(
-            "discard",
-            "Discard",
-            "fraction of the smallest attention weights that is set to zero",
-            maximum=0.99,
-            step=0.01,
-            advanced=True,
+            "discard", "Discard", "fraction of the smallest attention weights that is set to zero",
+            maximum=0.99, step=0.01, advanced=True,
         ),
         Slider(
-            "residual",
-            "Residual weight",
-            "weight of the skip connection in each layer",
-            step=0.05,
+            "residual", "Residual weight", "weight of the skip connection in each layer", step=0.05,
             default=0.5,
         ),
         LayerRange("layers", "Layers", advanced=True),
         Choice(
-            "overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper")), advanced=True
+            "overlay", "Overlay", options=(("heat", "Heat map"), ("paper", "As in the paper")), advanced=True,
         ),
         Slider(
-            "opacity",
-            "Opacity",
-            step=0.05,
-            default=0.65,
-            only={**_HEAT, "difference": ("on",)},
+            "opacity", "Opacity", step=0.05, default=0.65, only={**_HEAT, "difference": ("on",)},
             advanced=True,
         ),
         Choice("colormap", "Colours", options=MAPS, only=_HEAT, advanced=True),
         Choice(
-            "scale",
-            "Scale",
-            options=(("data", "From lowest to highest"), ("zero", "From zero")),
-            only=_HEAT,
+            "scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero")), only=_HEAT,
             advanced=True,
         ),
         Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches")), advanced=True),
         # the one layer in view instead of the rollout, from 1; 0 for none
         IntSetting("alone", maximum="layers"),
         DIFFERENCE,
-    )
+    )  # fmt: skip
     items = (
         drawing_item("map", "row col", "share of attention over all layers", *_ASKED, differs=True),
         drawing_item(

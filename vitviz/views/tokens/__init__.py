@@ -75,11 +75,11 @@ class RepresentationsView(View):
             ),
         ),
         Slider(
-            "depth", "Depth", "Depth 0 is the input of block 1, depth 1 its output",
-            maximum="layers", default="layers",
+            "depth", "Depth", "Depth 0 is the input of block 1, depth 1 its output", maximum="layers",
+            default="layers",
         ),
         Choice(
-            "norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm")), advanced=True
+            "norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm")), advanced=True,
         ),
         Choice("mean", "Mean patch", options=(("out", "Subtracted"), ("in", "Kept"))),
         Choice(
@@ -99,16 +99,13 @@ class RepresentationsView(View):
         Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
         Choice(
             "mark", "Patches above the limit",
-            options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
-            advanced=True,
+            options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")), advanced=True,
         ),
         Choice(
             "measure", "Head measure",
             options=(("looked", "Effective tokens attended"), ("nats", "Entropy in nats")),
         ),
-        Choice(
-            "alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))
-        ),
+        Choice("alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))),
         Slider("opacity", "Opacity", step=0.05, default=0.8, advanced=True),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
@@ -118,45 +115,30 @@ class RepresentationsView(View):
     )  # fmt: skip
     items = (
         drawing_item(
-            "cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16", differs=True
+            "cosines", "query key", "cosine of every two tokens", *_TOKENS, dtype="float16", differs=True,
         ),
         drawing_item(
-            "line", "token", "cosine of each token with the chosen one", *_TOKENS, "token", differs=True
+            "line", "token", "cosine of each token with the chosen one", *_TOKENS, "token", differs=True,
         ),
         drawing_item("pinned", "pin token", "the same of pinned tokens", *_TOKENS, "pins", differs=True),
         drawing_item(
-            "by_depth",
-            "depth row col",
-            "the same at every depth",
-            "norm",
-            "mean",
-            "token",
-            dtype="float16",
+            "by_depth", "depth row col", "the same at every depth", "norm", "mean", "token", dtype="float16",
             differs=True,
         ),
         Item(
-            "similarity",
-            "row col",
-            "cosine of each patch with the chosen token",
-            depends=(*_TOKENS, "token"),
-            differs=True,
+            "similarity", "row col", "cosine of each patch with the chosen token",
+            depends=(*_TOKENS, "token"), differs=True,
         ),
         drawing_item(
-            "across",
-            "patch other",
-            "cosine of each patch with each of the second photograph's",
-            *_TOKENS,
-            "other",
-            dtype="float16",
+            "across", "patch other", "cosine of each patch with each of the second photograph's", *_TOKENS,
+            "other", dtype="float16",
         ),
         Item(
-            "facing",
-            "row col",
-            "cosine of each patch with the chosen patch of the second image, if any",
+            "facing", "row col", "cosine of each patch with the chosen patch of the second image, if any",
             depends=(*_TOKENS, "other", "partner"),
         ),
         drawing_item(
-            "photo", "y x channel", "the second photograph as the model gets it", "other", dtype="uint8"
+            "photo", "y x channel", "the second photograph as the model gets it", "other", dtype="uint8",
         ),
         drawing_item("tints", "depth row col rgb", "colours", *_BASIS, "tint", dtype="uint8"),
         drawing_item("other_tints", "depth row col rgb", "the second's", *_BASIS, "tint", dtype="uint8"),
@@ -174,7 +156,7 @@ class RepresentationsView(View):
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
         as_json("matrices", "of heads and sinks", "show", "depth", "measure", "alike"),
         chart_item("show", "depth", "difference"),
-    )
+    )  # fmt: skip
     export = ExportDefaults(
         arrays={"basis": "component width", "mean": "width", "grid": "side"},
         skipped=_skipped_items,
