@@ -399,7 +399,7 @@ def view_contexts(
     if second is not None:
         raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Similarity.")
     if isinstance(of, over_a_set.Survey):
-        if not found.averages:
+        if not found.scope.averages:
             raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
         fitting = over_a_set.require_same_checkpoint(inspector, of)
         return found, ViewContext(fitting, survey=of, once=once, once_of_weights=once)
