@@ -106,8 +106,23 @@ class ReferenceLine:
     beyond: str = ""
 
 
+class Interactive:
+    """Base of charts and matrices, which become interactive Plotly figures."""
+
+    def plotly(self, say: Callable[[str], str] = str, dark: bool = False) -> go.Figure:
+        """Return an interactive Plotly figure; `say` translates its texts."""
+        from vitviz.charts import interactive  # imports plotly
+
+        draw = interactive.chart_figure if isinstance(self, Chart) else interactive.matrix_figure
+        return draw(self, say, dark)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return the Plotly figure for notebooks."""
+        return {"application/vnd.plotly.v1+json": json.loads(self.plotly().to_json())}
+
+
 @dataclass(frozen=True, eq=False)
-class Chart:
+class Chart(Interactive):
     """Chart with two axes of fixed ranges.
 
     With `whole`, the x axis has integer ticks; with `percent`, y is a fraction of one shown in percent. The
@@ -136,16 +151,6 @@ class Chart:
     unit: str = ""
     notes: tuple[str, ...] = ()
 
-    def plotly(self, say: Callable[[str], str] = str, dark: bool = False) -> go.Figure:
-        """Return the chart as an interactive Plotly figure; `say` translates its texts."""
-        from vitviz.charts import interactive  # imports plotly
-
-        return interactive.chart_figure(self, say, dark)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return the Plotly figure for notebooks."""
-        return {"application/vnd.plotly.v1+json": json.loads(self.plotly().to_json())}
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -158,7 +163,7 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class Matrix(Interactive):
     """Matrix (row, col) drawn as cells.
 
     Rows and columns are numbered from 1, with a label at most every `step` cells, or have the names `rows`
@@ -181,16 +186,6 @@ class Matrix:
     question: str = ""
     unscaled: bool = False  # the title states the range of the colours, and the page shows no colour bar
     notes: tuple[str, ...] = ()
-
-    def plotly(self, say: Callable[[str], str] = str, dark: bool = False) -> go.Figure:
-        """Return the matrix as an interactive Plotly figure; `say` translates its texts."""
-        from vitviz.charts import interactive  # imports plotly
-
-        return interactive.matrix_figure(self, say, dark)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return the Plotly figure for notebooks."""
-        return {"application/vnd.plotly.v1+json": json.loads(self.plotly().to_json())}
 
 
 def ramp_colour(place: int, count: int) -> str:

@@ -115,10 +115,8 @@ def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
     """Return a looping GIF with one palette of 256 colours; frame n lasts times[n] / rate seconds."""
     colours = _colours(reel)
     none = Image.Dither.NONE  # dithering dots would look like data
-    drawn = (
-        Image.fromarray(frame).quantize(palette=colours, dither=none)
-        for frame in _rendered_frames(reel, told)
-    )
+    frames = map(Image.fromarray, _rendered_frames(reel, told))
+    drawn = (frame.quantize(palette=colours, dither=none) for frame in frames)
     file = io.BytesIO()
     lasting = [round(1000 * count / rate) for count in times]
     next(drawn).save(file, "GIF", save_all=True, append_images=drawn, duration=lasting, loop=0)
@@ -192,9 +190,8 @@ class Animation:
         Raises:
             VitvizError: For another suffix, an invalid width or duration, and if there is no encoder.
         """
-        return save_with_caption(
-            path, self.file(Path(path).suffix.lower().removeprefix("."), width, seconds), self.caption
-        )
+        form = Path(path).suffix.lower().removeprefix(".")
+        return save_with_caption(path, self.file(form, width, seconds), self.caption)
 
     def _repr_html_(self) -> str:
         """Return an HTML img element with the video as a GIF 640 px wide, for notebooks."""
@@ -206,9 +203,8 @@ class Animation:
         check_width(width)
         first = self.frames[0]
         say, specs = partial(translate, tag=first.language), [frame.spec for frame in self.frames]
-        return import_mpl_module("page").FrameRenderer(
-            specs, self.labels, width, first.dark, say, first.language
-        )
+        renderer = import_mpl_module("page").FrameRenderer
+        return renderer(specs, self.labels, width, first.dark, say, first.language)
 
 
 @renamed_parameters
@@ -250,9 +246,8 @@ def animation(
 
     if check_axis(over) == "layers":
         found, subject, parsed, asked = trace_by(inspector)
-        return layer_video(
-            found, subject, parsed, detail, lambda each: print_view(found, subject, each, asked)
-        )
+        figure_of = partial(print_view, found, subject, asked=asked)
+        return layer_video(found, subject, parsed, detail, figure_of)
     from vitviz import engine
     from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 
@@ -269,10 +264,9 @@ def animation(
 
 def predicted_class_setting(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the predicted class as a `target` setting if none was chosen, so that all frames explain it."""
-    unsaid = (
-        settings.get("target") == "top" and subject.trace is not None and subject.trace.logits is not None
-    )
-    return {"target": str(int(subject.trace.logits.argmax()))} if unsaid else {}
+    trace = subject.trace
+    unsaid = settings.get("target") == "top" and trace is not None and trace.logits is not None
+    return {"target": str(int(trace.logits.argmax()))} if unsaid else {}
 
 
 def check_width(width: int) -> None:
@@ -297,9 +291,7 @@ def training_video(
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     figures = [figure_of(moment.name) for moment in moments]
-    return assemble_video(
-        figures, [_label(moment) for moment in moments], f"{figures[-1].name}_over-training"
-    )
+    return assemble_video(figures, list(map(_label, moments)), f"{figures[-1].name}_over-training")
 
 
 def layer_video(

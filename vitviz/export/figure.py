@@ -269,11 +269,9 @@ class Figure:
         form, path = Path(path).suffix.lower().removeprefix("."), Path(path)
         if form != "html":
             return save_with_caption(path, self.file(form, width, dpi), self.caption)
-        made, script = (
-            save_with_caption(path, self.html(whole=False), self.caption),
-            files("plotly") / "package_data",
-        )
-        path.with_name("plotly.min.js").write_bytes((script / "plotly.min.js").read_bytes())
+        made = save_with_caption(path, self.html(whole=False), self.caption)
+        script = files("plotly") / "package_data" / "plotly.min.js"
+        path.with_name("plotly.min.js").write_bytes(script.read_bytes())
         return made
 
     def plotly(self) -> list[Any]:
@@ -324,8 +322,7 @@ def write_error(path: Path, error: Exception) -> VitvizError:
     """Return the error for a file that cannot be written."""
     return VitvizError(
         f"{path.name[:200]} cannot be written: {first_line(error)}. Name a file in a folder that exists and"
-        f" may be"
-        " written to."
+        " may be written to."
     )
 
 

@@ -182,10 +182,8 @@ def _choose_live(
     """
     about = subject.about
     parse_settings(view, given, about)
-    texts = {
-        control.name: setting_as_text(control, given.get(control.name, control.start(about)))
-        for control in view.controls
-    }
+    starts = ((control, given.get(control.name, control.start(about))) for control in view.controls)
+    texts = {control.name: setting_as_text(control, value) for control, value in starts}
     depended = {name for item in drawn_items(view, subject, texts) for name in item.depends}
     named = {control.name: control for control in view.controls if control.name in depended}
     kept = [name for name in named if subject.original or name != DIFFERENCE.name]
@@ -232,10 +230,8 @@ def image_addresses(subject: ViewContext, image: Any) -> tuple[dict[str, dict[st
         kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
         subject = ViewContext(subject.inspector, trace, original=subject.original, **kept)
         return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
-    whole = {
-        "data": _base64(encode_image(upright_upload(image, subject), ".jpg")),
-        "type": "image/jpeg",
-    }
+    pixels = upright_upload(image, subject)
+    whole = {"data": _base64(encode_image(pixels, ".jpg")), "type": "image/jpeg"}
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 

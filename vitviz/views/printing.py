@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vitviz.charts.chart import finite_range, symmetric_limit
-from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Panel, PatchFrame, Scale
+from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Map, Panel, PatchFrame, Scale, Tiles
 from vitviz.errors import VitvizError
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
@@ -114,9 +114,8 @@ def setting_frames(name: str, settings: Settings, about: ModelShape) -> FrameSet
 def growing_frames(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
     """Return the frames of a video that adds one layer (from 1) per frame; `asked(last)` are the settings."""
     ends = range(first, last + 1)
-    return tuple(
-        (LocalizedText("Layers {first} to {last}", first=first, last=one), asked(one)) for one in ends
-    )
+    labels = (LocalizedText("Layers {first} to {last}", first=first, last=end) for end in ends)
+    return tuple(zip(labels, map(asked, ends), strict=True))
 
 
 def signed(value: float) -> str:
@@ -136,9 +135,8 @@ def fixed(value: float, digits: int = 3) -> str:
 def image_count_text(subject: ViewContext) -> LocalizedText:
     """Return the text with the number of images that a result of a set is based on."""
     if subject.survey is None:
-        return LocalizedText(
-            "Based on {count} crops of the four sample images.", count=subject.sampled().images
-        )
+        crops = subject.sampled().images
+        return LocalizedText("Based on {count} crops of the four sample images.", count=crops)
     if subject.survey.images == 1:
         return LocalizedText("Based on one image.")
     return LocalizedText("Based on {count} images.", count=subject.survey.images)
@@ -150,6 +148,13 @@ def difference_scale(settings: Settings, values: np.ndarray, scale: Scale) -> Sc
         return scale
     most = symmetric_limit(values)
     return Scale("balance", -most, most, LocalizedText("{what}: after − before", what=scale.label))
+
+
+def patch_tiles(grid: Grid, pictures: np.ndarray, **look: Any) -> Tiles:
+    """Return a picture per patch in the grid's layout, with numbered columns and rows."""
+    cols, rows = (tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows))
+    along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
+    return Tiles(pictures, grid.cols, cols=cols, rows=rows, x_label=along, y_label=down, **look)
 
 
 def grid_aspect(grid: Grid) -> float:

@@ -69,16 +69,14 @@ def parse_target(subject: ViewContext, asked: str) -> ClassTarget:
         return int(subject.trace.logits.argmax())
     classes = [int(part) for part in asked.split("-")]
     if max(classes) >= count or len(set(classes)) < len(classes):
-        raise WrongSetting(
-            f"Given target={asked}; expected a class from 0 to {count - 1}, or two different ones."
-        )
+        expected = f"a class from 0 to {count - 1}, or two different ones"
+        raise WrongSetting(f"Given target={asked}; expected {expected}.")
     return classes[0] if len(classes) == 1 else (classes[0], classes[1])
 
 
 def class_name(trace: Trace, index: int) -> str:
     """Return the label of a class, or its number as a text if the labels do not match the logits."""
-    known = len(trace.labels) == trace.logits.numel()
-    if known:
+    if len(trace.labels) == trace.logits.numel():
         return trace.labels[index]
     of_values = trace.head_type == "value"
     return LocalizedText("output {number}" if of_values else "class {number}", number=index)
@@ -127,16 +125,14 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def shared_logit_terms(subject: ViewContext) -> LogitTerms:
     """Return the logit terms of a trace for all targets; UnsupportedModel if they do not sum to the logit."""
-    return subject.once(
-        "ledger", lambda: lazy.attribution.checked_logit_terms(subject.inspector, subject.trace)
-    )
+    terms = lazy.attribution.checked_logit_terms
+    return subject.once("ledger", lambda: terms(subject.inspector, subject.trace))
 
 
 def ensure_recorded(subject: ViewContext) -> None:
     """Record the outputs of all sources in the trace's pass, unless they are recorded."""
-    subject.once_by_passes(
-        "written", lambda: bool(lazy.circuits.record_stream(subject.inspector, subject.trace))
-    )
+    record = lazy.circuits.record_stream
+    subject.once_by_passes("written", lambda: bool(record(subject.inspector, subject.trace)))
 
 
 def shared_upstream(
@@ -150,10 +146,9 @@ def shared_upstream(
 
     def make():
         ensure_recorded(subject)
+        contributions = lazy.circuits.upstream_contributions
         more = {"relative": relative, "via": via}
-        return lazy.circuits.upstream_contributions(
-            subject.inspector, subject.trace, asked, layer, head, **more
-        )
+        return contributions(subject.inspector, subject.trace, asked, layer, head, **more)
 
     return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
 

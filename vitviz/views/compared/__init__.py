@@ -39,6 +39,7 @@ UP = {
     "attention": "Skip / attention norm ratio",
     "mlp": "Skip / MLP norm ratio",
 }
+EMPTY = "Empty squares: CKA is undefined, because all images are identical at this depth."
 LOST = "{checkpoint} has no such curve: its block type is not supported, or it has no class token."
 
 
@@ -60,38 +61,27 @@ class SimilarityView(View):
     words = ViewTexts.read(__file__)
     controls = (
         Choice(
-            "tokens",
-            "Tokens",
-            "The tokens that represent an image",
+            "tokens", "Tokens", "The tokens that represent an image",
             options=(
-                ("patches", "Mean patch token"),
-                ("class", "Only the class token"),
-                ("all", "All tokens"),
+                ("patches", "Mean patch token"), ("class", "Only the class token"), ("all", "All tokens"),
             ),
         ),
         Choice(
-            "against",
-            "Compare against",
+            "against", "Compare against",
             options=(
-                ("own", "The same checkpoint"),
-                ("beside", "The second checkpoint"),
-                ("before", "The earliest training step"),
-                ("film", "Its training"),
+                ("own", "The same checkpoint"), ("beside", "The second checkpoint"),
+                ("before", "The earliest training step"), ("film", "Its training"),
             ),
         ),
         Choice(
-            "curve",
-            "Curve",
+            "curve", "Curve",
             options=(
-                ("distance", "Mean attention distance"),
-                ("entropy", "Mean attention entropy"),
-                ("attention", "Skip / attention norm ratio"),
-                ("mlp", "Skip / MLP norm ratio"),
+                ("distance", "Mean attention distance"), ("entropy", "Mean attention entropy"),
+                ("attention", "Skip / attention norm ratio"), ("mlp", "Skip / MLP norm ratio"),
             ),
         ),
-        # training step, from 0, that surveys the images
-        IntSetting("frame", passing=True),
-    )
+        IntSetting("frame", passing=True),  # training step, from 0, that surveys the images
+    )  # fmt: skip
     items = (
         Item(
             "cka", "depth other",
@@ -159,10 +149,10 @@ class SimilarityView(View):
             return self._compared(subject, settings, compare)
         if name == "matrix":
             return json_bytes(to_json(self.matrix(subject, settings)))
-        if name in ("steps", "looked"):
-            return np.asarray(
-                list(subject.film()) if name == "steps" else [_survey_next_step(subject, settings)]
-            )
+        if name == "steps":
+            return np.asarray(list(subject.film()))
+        if name == "looked":
+            return np.asarray([_survey_next_step(subject, settings)])
         found = layer_curves(survey_to_show(subject))
         return np.stack([found[one] for one in CURVES])
 
@@ -202,11 +192,9 @@ class SimilarityView(View):
         most = max((float(one.y.max()) for one in series), default=0.0)
         along = LocalizedText("relative depth (block / number of blocks)" if relative else "block number")
         ends = (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6), (0.0, 1.08 * most or 1.0)
-        title, unit = (
-            join_texts(LocalizedText(options[settings["curve"]]), whose),
-            "px" if curve == "distance" else "",
-        )
-        like = {"whole": not relative, "aspect": 0.78, "unit": unit, "notes": tuple(lost)}
+        title = join_texts(LocalizedText(options[settings["curve"]]), whose)
+        like = {"whole": not relative, "aspect": 0.78, "notes": tuple(lost)}
+        like["unit"] = "px" if curve == "distance" else ""
         return Chart(along, LocalizedText(UP[curve]), *ends, title, tuple(series), **like)
 
     def matrix(self, subject: ViewContext, settings: Settings) -> Matrix:
@@ -230,14 +218,12 @@ class SimilarityView(View):
             LocalizedText(axis, name=down, value=[[row] for row in range(len(values))]),
             LocalizedText(axis, name=along, value=[cols]),
         )
-        title = LocalizedText(
-            "Each depth compared with itself during training" if film else "CKA between depths"
-        )
-        scale, rows = (
-            Scale("viridis", 0.0, 1.0, LocalizedText("CKA similarity")),
-            map(str, range(len(values))),
-        )
-        return Matrix(values, scale, along, down, title, rows=tuple(rows), cols=cols, told=told)
+        title = LocalizedText("CKA between depths")
+        if film:
+            title = LocalizedText("Each depth compared with itself during training")
+        scale = Scale("viridis", 0.0, 1.0, LocalizedText("CKA similarity"))
+        rows = tuple(map(str, range(len(values))))
+        return Matrix(values, scale, along, down, title, rows=rows, cols=cols, told=told)
 
     def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
         """Return the notes on the number of images, the standard error and empty squares."""
@@ -246,11 +232,7 @@ class SimilarityView(View):
         if np.isfinite(error).any():
             notes.append(LocalizedText("Standard error: at most ± {error}.", error=f"{np.nanmax(error):.3f}"))
         if np.isnan(values).any():
-            notes.append(
-                LocalizedText(
-                    "Empty squares: CKA is undefined, because all images are identical at this depth."
-                )
-            )
+            notes.append(LocalizedText(EMPTY))
         return tuple(notes)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:

@@ -83,9 +83,8 @@ class AttentionDistanceView(View):
         )
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
-        level = ReferenceLine(
-            uniform, LocalizedText("uniform attention: {distance} px", distance=f"{uniform:.1f}")
-        )
+        name = LocalizedText("uniform attention: {distance} px", distance=f"{uniform:.1f}")
+        level = ReferenceLine(uniform, name)
         more = {}
         if subject.grid.prefix and settings["difference"] == "off":
             more["told"] = (LocalizedText("{share} of its attention is on prefix tokens"),)
@@ -124,9 +123,8 @@ def _title(subject: ViewContext) -> LocalizedText:
     """Return the chart's title: the checkpoint and the number of images that are averaged."""
     count = 1 if subject.survey is None else subject.survey.images
     told = {"checkpoint": subject.checkpoint, "count": count}
-    return LocalizedText(
-        "{checkpoint}, one image" if count == 1 else "{checkpoint}, mean of {count} images", **told
-    )
+    text = LocalizedText("{checkpoint}, mean of {count} images", **told)
+    return LocalizedText("{checkpoint}, one image", **told) if count == 1 else text
 
 
 def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: Any) -> Chart:

@@ -27,15 +27,16 @@ MARKED = 3  # dots whose distance from the diagonal is drawn
 
 def sum_name(subject, settings) -> LocalizedText:
     """Return the name of the sum: logit or value, of one class or a difference of two, or its change."""
-    if subject.trace.head_type == "value":
-        if settings.get("difference") == "on":
-            pair = "change of the difference of values"
-            return LocalizedText(pair) if "-" in settings["target"] else LocalizedText("change of the value")
-        return LocalizedText("difference of values") if "-" in settings["target"] else LocalizedText("value")
+    values, pair = subject.trace.head_type == "value", "-" in settings["target"]
+    if settings.get("difference") == "on" and pair:
+        return LocalizedText(
+            "change of the difference of values" if values else "change of the difference of logits"
+        )
     if settings.get("difference") == "on":
-        pair = "change of the difference of logits"
-        return LocalizedText(pair) if "-" in settings["target"] else LocalizedText("change of the logit")
-    return LocalizedText("difference of logits") if "-" in settings["target"] else LocalizedText("logit")
+        return LocalizedText("change of the value" if values else "change of the logit")
+    if pair:
+        return LocalizedText("difference of values" if values else "difference of logits")
+    return LocalizedText("value" if values else "logit")
 
 
 def waterfall_chart(view, subject, settings) -> Chart:
@@ -63,9 +64,8 @@ def waterfall_chart(view, subject, settings) -> Chart:
     every = max(1, len(heads) // 12)
     ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every))
     spare = 0.04 * (high - low) or 1.0
-    along = LocalizedText(
-        "start, layers, biases, norm, {sum}" if scaled else "start, layers, biases, {sum}", sum=total_is
-    )
+    along = LocalizedText("start, layers, biases, {sum}", sum=total_is)
+    along = LocalizedText("start, layers, biases, norm, {sum}", sum=total_is) if scaled else along
     title = LocalizedText("Direct attribution, from the start to the {sum}", sum=total_is)
     ends = (-0.7, place[-1] + 0.7), (low - spare if low < 0 else 0.0, high + spare)
     like = {"bars": bars, "ticks": ticks, "named": LEGEND, "aspect": 0.78}
@@ -76,9 +76,8 @@ def waterfall_chart(view, subject, settings) -> Chart:
 def upstream_chart(view, subject, settings) -> Chart:
     """Return bars of all sources of the selected head: patch, position, heads and MLP by layer, biases."""
     found, followed = compute.upstream_sources(subject, settings), compute.trail(subject, settings)
-    heads, mlps, biases = (
-        one.double().nan_to_num().numpy() for one in (found.heads, found.mlps, found.biases)
-    )
+    layered = (found.heads, found.mlps, found.biases)
+    heads, mlps, biases = (one.double().nan_to_num().numpy() for one in layered)
     layer, head = (one + 1 for one in followed[-1])
     bars = [(("embedding",), found.embedding)]
     bars += [] if found.positions is None else [(("positions",), found.positions)]
@@ -124,13 +123,11 @@ def lens_chart(view, subject, settings) -> Chart:
     along, across = LocalizedText("layers applied"), (0, len(forming) - 1)
     if subject.trace.head_type == "value":
         title = LocalizedText("Logit lens: value if the model stopped there")
-        return Chart(
-            along, LocalizedText("Value"), across, range_with_margin(forming, 0.06), title, series,
-            aspect=0.78
-        )  # fmt: skip
+        up = LocalizedText("Value"), across, range_with_margin(forming, 0.06)
+        return Chart(along, *up, title, series, aspect=0.78)
     title = LocalizedText("Logit lens: probability if the model stopped there")
-    like = {"percent": True, "aspect": 0.78}
-    return Chart(along, LocalizedText("Probability"), across, (0.0, 1.0), title, series, **like)
+    up = LocalizedText("Probability"), across, (0.0, 1.0)
+    return Chart(along, *up, title, series, percent=True, aspect=0.78)
 
 
 def effects_chart(view, subject, settings) -> Chart:
@@ -145,13 +142,11 @@ def effects_chart(view, subject, settings) -> Chart:
     apart = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
     layer, *head = places.T + 1
     also = {"layer": layer, "share": [signed(one) for one in x]}
-    told = (
-        *(() if heads else (LocalizedText("Layer {layer}, MLP"),)),
-        LocalizedText("direct contribution {share}"),
-    )
+    own = () if heads else (LocalizedText("Layer {layer}, MLP"),)
+    told = (*own, LocalizedText("direct contribution {share}"))
     said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in y]
     of = {"layer": layer, "head": head[0]} if heads else {}
-    named = LocalizedText("one head") if heads else LocalizedText("one MLP")
+    named = LocalizedText("one head" if heads else "one MLP")
     parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=told, also=also)
     along, up = LocalizedText("direct contribution, in logits"), LocalizedText("drop when ablated, in logits")
     title = LocalizedText("Direct contribution and drop when ablated")

@@ -9,19 +9,8 @@ import numpy as np
 from vitviz import analyses
 from vitviz.errors import UnsupportedModel, WrongSetting
 from vitviz.traces.localized_text import LocalizedText, text_to_json
-from vitviz.views import lazy
+from vitviz.views import lazy, shared
 from vitviz.views.base import original_context
-from vitviz.views.shared import (
-    ClassTarget,
-    ablation_drops,
-    class_name,
-    json_bytes,
-    parse_target,
-    shared_logit_terms,
-    shared_saliency_map,
-    shared_upstream,
-    target_name,
-)
 from vitviz.views.subject import Settings, ViewContext
 
 TRAIL = r"|\d{1,3}\.\d{1,3}(-\d{1,3}\.\d{1,3}){0,11}"  # heads from the output back, counted from 1
@@ -41,9 +30,9 @@ ONE_ONLY = {  # by readout: why a patch alone has no prediction
 }
 
 
-def target(subject: ViewContext, settings: Settings) -> ClassTarget:
+def target(subject: ViewContext, settings: Settings) -> shared.ClassTarget:
     """Return the target class, or (a, b) for a rather than b."""
-    return parse_target(subject, settings["target"])
+    return shared.parse_target(subject, settings["target"])
 
 
 def likeliest(subject: ViewContext) -> list[int]:
@@ -80,19 +69,19 @@ def prediction_change(subject: ViewContext, settings: Settings) -> np.ndarray:
     no score. `now` names the predicted class if the prediction has changed. Null if nothing was changed.
     """
     if subject.original is None:
-        return json_bytes(None)
+        return shared.json_bytes(None)
     trace, was = subject.trace, original_context(subject).trace
     top = settings["target"] == "top"
     asked = target(original_context(subject) if top else subject, settings)
-    name = target_name(subject, str(asked) if top else settings["target"])
+    name = shared.target_name(subject, str(asked) if top else settings["target"])
     pair = isinstance(asked, tuple)
     logits = [(one.logits[asked[0]] - one.logits[asked[1]] if pair else one.logits[asked]).item()
               for one in (was, trace)]  # fmt: skip
     moved = trace.prediction != was.prediction
-    return json_bytes({
+    return shared.json_bytes({
         "name": text_to_json(name), "logits": logits,
         "scores": None if pair else [one.scores()[asked].item() for one in (was, trace)],
-        "now": text_to_json(class_name(trace, trace.prediction)) if moved else None,
+        "now": text_to_json(shared.class_name(trace, trace.prediction)) if moved else None,
     })  # fmt: skip
 
 
@@ -102,13 +91,14 @@ def account(subject: ViewContext, settings: Settings):
 
     def account_for(one: ViewContext):
         name = f"account {asked} {relative}"
-        return one.once(name, lambda: analyses.attribution_of(shared_logit_terms(one), asked, relative))
+        return one.once(
+            name, lambda: analyses.attribution_of(shared.shared_logit_terms(one), asked, relative)
+        )
 
-    return (
-        account_for(subject).minus(account_for(original_context(subject)))
-        if settings.get("difference") == "on"
-        else account_for(subject)
-    )
+    own = account_for(subject)
+    if settings.get("difference") == "on":
+        return own.minus(account_for(original_context(subject)))
+    return own
 
 
 def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -136,10 +126,10 @@ def saliency_of_target(subject: ViewContext, settings: Settings):
     """Return the map of another method, which makes its own passes through the unedited model."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(EDITED))
-    found = shared_saliency_map(subject, target(subject, settings), settings["method"])
+    found = shared.shared_saliency_map(subject, target(subject, settings), settings["method"])
     if settings.get("difference") != "on":
         return found
-    was = shared_saliency_map(original_context(subject), target(subject, settings), settings["method"])
+    was = shared.shared_saliency_map(original_context(subject), target(subject, settings), settings["method"])
     constants = {name: value - was.constants[name] for name, value in found.constants.items()}
     prefix = None if found.prefix is None else found.prefix - was.prefix
     changed = {"answer": found.answer - was.answer, "prefix": prefix, "constants": constants}
@@ -152,9 +142,8 @@ def lens_of_input(subject: ViewContext, form: str):
     Form "now" recomputes the last norm at each depth; "share" holds its last deviation and accumulates to the
     logits.
     """
-    return subject.once(
-        f"lens {form}", lambda: lazy.attribution.logit_lens(subject.inspector, subject.trace, form)
-    )
+    lens = lazy.attribution.logit_lens
+    return subject.once(f"lens {form}", lambda: lens(subject.inspector, subject.trace, form))
 
 
 def patch_prediction_kind(subject: ViewContext) -> str:
@@ -167,7 +156,7 @@ def _answers(subject: ViewContext, depth: int):
     """Return the probabilities, or values, of every patch alone at a depth: (class, row, col)."""
     if patch_prediction_kind(subject) not in ("reading", "probe"):
         raise UnsupportedModel(LocalizedText(patch_prediction_kind(subject)))
-    return analyses.lens_probabilities(shared_logit_terms(subject), depth)
+    return analyses.lens_probabilities(shared.shared_logit_terms(subject), depth)
 
 
 def target_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -191,12 +180,14 @@ def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 def layer_effects(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the drop of the target if each component of a layer is ablated alone: heads, then MLP."""
-    return target_column(subject, settings, ablation_drops(subject, settings["layer"] - 1).double()).numpy()
+    return target_column(
+        subject, settings, shared.ablation_drops(subject, settings["layer"] - 1).double()
+    ).numpy()
 
 
 def all_effects(subject: ViewContext, settings: Settings):
     """Return the effects of all layers as `vitviz.analyses.AblationEffects`."""
-    each = (ablation_drops(subject, layer).double() for layer in range(subject.about.layers))
+    each = (shared.ablation_drops(subject, layer).double() for layer in range(subject.about.layers))
     found = lazy.torch.stack([target_column(subject, settings, one) for one in each])
     logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
     return analyses.AblationEffects(logit, found[:, :-1], found[:, -1], "mean", reference)
@@ -231,13 +222,13 @@ def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None
     """Return the upstream sources of the last head of the trail, or of its first `steps` heads."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = target(subject, settings), settings["relative"] == "yes"
-    return shared_upstream(subject, asked, layer, head, via, relative)
+    return shared.shared_upstream(subject, asked, layer, head, via, relative)
 
 
 def trail_json(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the trail with the contribution along it, as JSON: [layer, head, contribution], from 1."""
     found = enumerate(trail(subject, settings), 1)
-    return json_bytes(
+    return shared.json_bytes(
         [[layer + 1, head + 1, upstream_sources(subject, settings, n).share] for n, (layer, head) in found]
     )
 

@@ -10,6 +10,7 @@ from vitviz.views.evidence import charts, compute, sentences, truth
 from vitviz.views.printing import fixed, join_texts, map_over_image, prefix_name, signed, writer_name
 from vitviz.views.shared import target_name
 
+REST = "Sum of map, prefix tokens and constants; {rest} remains unexplained."
 HELD = "Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”."
 
 
@@ -80,10 +81,8 @@ def _notes(view, subject, settings) -> list[str]:
         explained, rest = np.asarray(view.item(subject, "explained", settings), float)
         if np.isnan(explained):
             return [LocalizedText("This map only ranks the patches; its values do not sum to the logit.")]
-        said = LocalizedText(
-            "Sum of map, prefix tokens and constants; {rest} remains unexplained.", rest=fixed(rest)
-        )
-        return [_sum_note(subject, settings, explained, logit), said]
+        rest = LocalizedText(REST, rest=fixed(rest))
+        return [_sum_note(subject, settings, explained, logit), rest]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
     lines = [(LocalizedText("patches"), patches)]
@@ -95,10 +94,8 @@ def _notes(view, subject, settings) -> list[str]:
     lines += [(LocalizedText("norm"), scaled)] if scaled else []
     held = [LocalizedText(HELD)] if settings["difference"] == "on" else []
     parts = [join_texts(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
-    return [
-        join_texts(_sum_note(subject, settings, total, logit), join_texts(*parts, by=" "), by=" = "),
-        *held,
-    ]
+    total_text = _sum_note(subject, settings, total, logit)
+    return [join_texts(total_text, join_texts(*parts, by=" "), by=" = "), *held]
 
 
 def _added(value: float, place: int) -> str:
@@ -118,11 +115,7 @@ def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
     if subject.trace.head_type == "value":
         name = charts.sum_name(subject, settings)
     elif change:
-        name = (
-            LocalizedText("Change of the difference of logits")
-            if pair
-            else LocalizedText("Change of the logit")
-        )
+        name = LocalizedText("Change of the difference of logits" if pair else "Change of the logit")
     told = join_texts(name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
     if classes is None or change or settings["relative"] == "yes":
         return told
@@ -148,13 +141,12 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     lost = LocalizedText("Drop when each head is ablated, up to {most}", most=f"±{most:.2f}")
     chosen = settings["patches"] and not losses
     own = "From the selected patches, up to {most}" if chosen else "Contribution of every head, up to {most}"
-    return (
-        *(
-            _cells(one, settings, most, lost, LocalizedText("Drop in the logit: negative, positive"))
-            for one in losses
-        ),
-        _cells(shares, settings, most, LocalizedText(own, most=f"±{most:.2f}"), _share(subject, settings)),
+    drop, own = (
+        LocalizedText("Drop in the logit: negative, positive"),
+        LocalizedText(own, most=f"±{most:.2f}"),
     )
+    walls = [_cells(one, settings, most, lost, drop) for one in losses]
+    return (*walls, _cells(shares, settings, most, own, _share(subject, settings)))
 
 
 def _cells(values: np.ndarray, settings, most: float, title: str, label: str) -> Matrix:

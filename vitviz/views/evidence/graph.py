@@ -126,10 +126,8 @@ def _edge(ends: tuple, size: float, share: float, begin, end) -> tuple[float, Se
     """Return an edge as (relative width, curve); the curve bows upwards, past the nodes in between."""
     spare = 0.12 / (end[0] - begin[0])  # gap between edge and node
     at = spare + (1 - 2 * spare) * ALONG
-    x, y = (
-        one + (two - one) * way
-        for one, two, way in zip(begin, end, (at, at * at * (3 - 2 * at)), strict=True)
-    )
+    ways = zip(begin, end, (at, at * at * (3 - 2 * at)), strict=True)
+    x, y = (one + (two - one) * way for one, two, way in ways)
     bow = min(0.8, 0.15 * (end[0] - begin[0] - 1))
     names = {name: [step_name(one)] * len(at) for name, one in zip(("writer", "reader"), ends, strict=True)}
     thick = THICK[0] + (THICK[1] - THICK[0]) * abs(size)

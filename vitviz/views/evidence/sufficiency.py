@@ -42,13 +42,9 @@ def kept_edge_margins(subject: ViewContext, settings: Settings) -> tuple[np.ndar
     The first order is by largest contribution, the others are random.
     """
     edges, _ = ranked_edges(subject, settings)
-    asked, counts = (
-        compute.target(subject, settings),
-        lazy.sufficient_edges.kept_counts(len(edges))[: settings["tried"]],
-    )
-    orders = [
-        row for rows in lazy.sufficient_edges.edge_orders(len(edges), DRAWS, 0).values() for row in rows
-    ]
+    asked = compute.target(subject, settings)
+    counts = lazy.sufficient_edges.kept_counts(len(edges))[: settings["tried"]]
+    orders = sum(lazy.sufficient_edges.edge_orders(len(edges), DRAWS, 0).values(), [])
 
     def column(count: int) -> list[float]:
         kept = [[edges[i] for i in row[:count]] for row in orders]
@@ -81,9 +77,8 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # yes or no
     along, up = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if one else AHEAD)
     title = LocalizedText("Margin with only some edges kept")
-    level = ReferenceLine(
-        0.0, LocalizedText(OTHER if one else "below this line, another class is predicted"), colour=ORANGE
-    )
+    below = LocalizedText(OTHER if one else "below this line, another class is predicted")
+    level = ReferenceLine(0.0, below, colour=ORANGE)
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
     like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
     ends = (0.0, 100.0), range_with_margin(found, 0.06)

@@ -67,9 +67,8 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
 def item(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the chart as JSON, with the number of edges run ("done") and to be run ("count")."""
     drawn = to_json(chart(subject, settings))
-    return json_bytes(
-        {**drawn, "done": len(drawn["series"][-1]["y"]), "count": len(sample_edges(subject, settings)[0])}
-    )
+    count = len(sample_edges(subject, settings)[0])
+    return json_bytes({**drawn, "done": len(drawn["series"][-1]["y"]), "count": count})
 
 
 def chart(subject: ViewContext, settings: Settings) -> Chart:
@@ -87,9 +86,8 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
     told = (LocalizedText("{name}"), *([LocalizedText("direct contribution {share}")] if valued else []))
     said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in effects]
     of = {"writer": keys, "lit": bars}
-    dots = Series(
-        x, effects, LocalizedText("one source"), BLUE, dots=True, of=of, said=said, told=told, also=also
-    )
+    like = {"dots": True, "of": of, "said": said, "told": told, "also": also}
+    dots = Series(x, effects, LocalizedText("one source"), BLUE, **like)
     along = LocalizedText("direct contribution, in logits" if valued else "source layer")
     axes = along, LocalizedText("effect, in logits"), ends, ends if valued else diagonal_and_range(effects)[1]
     asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
@@ -110,10 +108,7 @@ def _notes(
     if settings["into"] != "value":
         return ran, LocalizedText(INDIRECT)
     value = lazy.effects.pearson(from_numpy(effects), from_numpy(shares))
-    alike = (
-        LocalizedText(NO_CORRELATION)
-        if math.isnan(value)
-        else LocalizedText(CORRELATION, value=fixed(value, 2))
-    )
+    alike = LocalizedText(CORRELATION, value=fixed(value, 2))
+    alike = LocalizedText(NO_CORRELATION) if math.isnan(value) else alike
     along = [LocalizedText(ALONG)] if len(compute.trail(subject, settings)) > 1 else []
     return LocalizedText(WHY), alike, ran, *along

@@ -165,26 +165,19 @@ class PerturbationsView(View):
             }
             places = np.asarray(x[: len(found)], float)
             series.append(Series(places, mean, way_name(way), colour, True, True, **more))
-        wide = grid.patch[1]
-        marks = (
-            [(wide, LocalizedText("one patch")), (2 * wide, LocalizedText("two patches"))]
-            if kind == "shift"
-            else ()
+        marks = (LocalizedText("one patch"), LocalizedText("two patches")) if kind == "shift" else ()
+        levels = tuple(
+            ReferenceLine(float(count * grid.patch[1]), name, upright=True, colour=GREY)
+            for count, name in enumerate(marks, 1)
         )
         shuffle = kind == "shuffle"
         across = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
-        title = LocalizedText(
-            "{name}: {value}", name=LocalizedText("Prediction for the whole image"), value=label
-        )
-        levels = tuple(ReferenceLine(float(at), name, upright=True, colour=GREY) for at, name in marks)
+        whole = LocalizedText("Prediction for the whole image")
+        title = LocalizedText("{name}: {value}", name=whole, value=label)
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
         like = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
-        every = [end for one in series for end in one.band] if of_values else []
-        up = (
-            range_with_margin(np.concatenate([np.zeros(1), *every]), 0.06)
-            if any(map(len, every))
-            else (0.0, 1.0)
-        )
+        every = np.concatenate([np.zeros(0), *(end for one in series for end in one.band)])
+        up = range_with_margin(every, 0.06) if of_values and len(every) else (0.0, 1.0)
         return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
 
 
@@ -200,10 +193,8 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
     shown = zip(ways, view.item(subject, "shown", settings), strict=True)
     maps = tuple(Map(way_name(way), one) for way, one in shown)
-    notes = [
-        *chart.notes,
-        LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw])),
-    ]
+    shown_text = LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw]))
+    notes = [*chart.notes, shown_text]
     for way, answers in zip(ways, results_at_step(subject, kind, step), strict=True):
         if "tops" in answers:
             named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
@@ -260,9 +251,8 @@ def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
     """Return the other images by title; {} for kinds that do not use them."""
     if kind not in ("ground", "texture"):
         return {}
-    return subject.once(
-        "others", lambda: lazy.perturbation_study.other_images(subject.inspector, subject.trace)
-    )
+    study = lazy.perturbation_study
+    return subject.once("others", lambda: study.other_images(subject.inspector, subject.trace))
 
 
 def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:

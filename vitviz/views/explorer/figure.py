@@ -56,9 +56,7 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     rollout = settings["show"] == "rollout"
     shared = settings["scale"] == "shared" and not rollout
     most = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
-    label = (
-        LocalizedText("Share of attention over all layers") if rollout else LocalizedText("Attention weight")
-    )
+    label = LocalizedText("Share of attention over all layers" if rollout else "Attention weight")
     reach = np.array([-most, most]) if shared else values
     scale = difference_scale(settings, reach, Scale("viridis", 0.0, most or 1.0, label))
     marks = (PatchFrame(token - grid.prefix, colour),) if token >= grid.prefix else ()

@@ -30,6 +30,8 @@ FOUR = (
 SUM = "The contributions sum to {sum}: the score minus that of {other}."
 BIAS = "{bias} of the sum is the relative position bias, which has no source."
 RAW = "Contributions to the score itself sum to {total} of {score}, with norms held fixed."
+ABLATED = "This head is ablated in this pass, so there is no score to explain."
+NO_POSITION = "This model adds no position embedding, so content and position cannot be separated."
 NOBODY = ("auto", "mean")  # settings without a token: the key of the largest weight, the mean over keys
 
 
@@ -67,9 +69,7 @@ def score_arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np
 def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any]:
     """Return the matrix and texts of the panel; without a decomposition, only the reason."""
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
-        return {
-            "notes": (LocalizedText("This head is ablated in this pass, so there is no score to explain."),)
-        }
+        return {"notes": (LocalizedText(ABLATED),)}
     try:
         found, names = score_decomposition(view, subject, settings)
     except UnsupportedModel as error:
@@ -82,11 +82,8 @@ def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any
     writers = sorted(set(every), key=lambda one: (one == ("biases",), every.index(one)))
     groups = np.asarray([[float(one == each) for one in every] for each in writers])
     begun = {one[1]: one for one in reversed(writers) if len(one) > 1}  # the first of each layer
-    short = {
-        "embedding": LocalizedText("patch"),
-        "positions": LocalizedText("position"),
-        "biases": LocalizedText("biases"),
-    }
+    short = {"embedding": LocalizedText("patch"), "positions": LocalizedText("position")}
+    short["biases"] = LocalizedText("biases")
     rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
     numbers = ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
     cols = rows if all(rows) else numbers
@@ -96,16 +93,10 @@ def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any
         patch_name(one - prefix) if one >= prefix else token_name(subject.grid, one) for one in places
     )
     other = other[0] if other else LocalizedText("the mean over all keys")
-    slots = [
-        ("token", LocalizedText("Query: {token}", token=query)),
-        ("key", LocalizedText("Key: {token}", token=key)),
-    ]
-    if settings["direction"] == "column":
-        slots = [("key", slots[0][1]), ("token", slots[1][1])]
+    pair = LocalizedText("Query: {token}", token=query), LocalizedText("Key: {token}", token=key)
+    slots = zip(("token", "key") if settings["direction"] == "row" else ("key", "token"), pair, strict=True)
     four, rest = found.content_position, found.relative_rest
-    above = LocalizedText(
-        "This model adds no position embedding, so content and position cannot be separated."
-    )
+    above = LocalizedText(NO_POSITION)
     if four is not None:
         parts = map(signed, four.flatten().tolist())
         above = LocalizedText(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))

@@ -27,6 +27,7 @@ _HYBRID = (
     "This is a hybrid: its patches are cut from the features of a convolutional stem, so the linear "
     "embedding has no RGB filters. The stem's first convolution is shown instead."
 )
+_SCALED = "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
 _BANDS = "Input channels: {channels}. Channels shown, counted from 0: {bands}."
 EXTRA_TEXTS = (_HYBRID, _BANDS, NO_PIXELS)
 
@@ -131,10 +132,8 @@ class FiltersView(View):
         place, said = np.arange(1, len(shares) + 1), LocalizedText("Component {number} of {count}")
         also = {"number": place, "count": [len(place)] * len(place)}
         bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(said,), also=also)
-        along, up = (
-            LocalizedText("Principal component"),
-            LocalizedText("Share of the total filter variance"),
-        )
+        along = LocalizedText("Principal component")
+        up = LocalizedText("Share of the total filter variance")
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
         return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
 
@@ -155,22 +154,15 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     raw = settings["kind"] == "raw"
     filters = view.item(subject, "raw" if raw else "components", settings)
     aspect, note = filters.shape[1] / filters.shape[2], view.summary(subject)["note"]
-    notes = (
-        *([note] if note else []),
-        LocalizedText(
-            "Each filter is scaled separately, from its lowest weight (black) to its highest (white)."
-        ),
-    )
+    notes = (*([note] if note else []), LocalizedText(_SCALED))
     across, place = min(RAW_ACROSS if raw else ACROSS, len(filters)), settings[PLACE[settings["kind"]]]
     framed, response = {"chosen": place - 1 if place else None}, ()
     if place:
         values = view.item(subject, "response", settings)
         scale = Scale("balance", -(most := symmetric_limit(values)), most, LocalizedText(SUM))
-        title = (
-            LocalizedText("Response to filter {number} of {count}", number=place, count=len(filters))
-            if raw
-            else LocalizedText("Response to component {number} of {count}", number=place, count=len(filters))
-        )
+        of = {"number": place, "count": len(filters)}
+        title = LocalizedText("Response to component {number} of {count}", **of)
+        title = LocalizedText("Response to filter {number} of {count}", **of) if raw else title
         response = (map_over_image(subject, asked, values, scale, title),)
     if raw:
         title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
@@ -178,10 +170,8 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
         return FigureSpec(((tiles, *response),), notes, width=WIDE)
     shares = np.asarray(view.item(subject, "variance", settings), float)
     title = LocalizedText("The first {count} principal components", count=len(filters))
-    tiles = Tiles(
-        to_bytes_each(filters), across, title, tuple(map(format_share, shares)), gap=0.1, aspect=aspect,
-        **framed,
-    )  # fmt: skip
+    captions = tuple(map(format_share, shares))
+    tiles = Tiles(to_bytes_each(filters), across, title, captions, gap=0.1, aspect=aspect, **framed)
     panels = (tiles, *response, *([view.chart(subject, settings)] if asked.detail else []))
     return FigureSpec((panels,), notes, width=WIDE if len(panels) > 1 else NARROW)
 

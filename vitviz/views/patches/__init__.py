@@ -11,7 +11,7 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import PAPER, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice, Slider
 from vitviz.views.parts import ExportDefaults, Scope
-from vitviz.views.printing import PrintStyle, grid_aspect, prefix_name
+from vitviz.views.printing import PrintStyle, grid_aspect, patch_tiles, prefix_name
 from vitviz.views.subject import Settings, ViewContext
 
 NUMBERED = 28  # most patches in a row with readable numbers
@@ -89,9 +89,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
         title = LocalizedText("In sequence order")
         main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
     else:
-        numbers = [tuple(str(i + 1) for i in range(count)) for count in (cols, rows)]
-        along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
-        main = Tiles(patches, cols, "", (), *numbers, along, down, gap, aspect)
+        main = patch_tiles(grid, patches, gap=gap, aspect=aspect)
     if not asked.detail:
         return FigureSpec(((main,),), notes, width=WIDE if sequence else NARROW)
     norms = np.asarray(view.item(subject, "norms", settings), float).reshape(2, rows, cols)

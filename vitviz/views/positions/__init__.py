@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from vitviz import analyses
-from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Scale, Tiles
+from vitviz.charts.mpl.spec import WIDE, FigureSpec, Map, Matrix, PatchFrame, Scale
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.base import PAPER, Needs, View, ViewTexts, drawing_item
 from vitviz.views.controls import Choice
 from vitviz.views.parts import ExportDefaults, Scope
-from vitviz.views.printing import PrintStyle, grid_aspect, join_texts, patch_name, place_name
+from vitviz.views.printing import PrintStyle, grid_aspect, join_texts, patch_name, patch_tiles, place_name
 from vitviz.views.subject import Settings, ViewContext
 
 _INSTEAD = {
@@ -102,9 +102,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
         said = LocalizedText("Input patch number")
         main = Matrix(similarity, scale, said, said, step=grid.cols)
     else:
-        numbers = [tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows)]
-        along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
-        main = Tiles(each, grid.cols, "", (), *numbers, along, down, 0.08, grid.rows / grid.cols, scale)
+        main = patch_tiles(grid, each, aspect=grid.rows / grid.cols, scale=scale)
     if not asked.detail:
         return FigureSpec(((main,),), width=112.0)
     middle = grid.rows // 2 * grid.cols + grid.cols // 2

@@ -145,23 +145,20 @@ class RolloutView(View):
 
 def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
     """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
-    whole, layers = (
-        np.asarray(item_values(view, subject, one, settings), float) for one in ("map", "layers")
-    )
+    whole = np.asarray(item_values(view, subject, "map", settings), float)
+    layers = np.asarray(item_values(view, subject, "layers", settings), float)
     alone = settings["alone"]
     values = layers[alone - 1] if alone else whole
     what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
-    main = _laid(
-        subject, settings, asked, values, join_texts(what, _query_name(view, subject, settings["query"]))
-    )
+    title = join_texts(what, _query_name(view, subject, settings["query"]))
+    main = _laid(subject, settings, asked, values, title)
     notes = (_share(subject, settings, values),)
     if not asked.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
     colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
-    scales = [
-        difference_scale(settings, one, Scale(colours, 0.0, float(one.max()) or 1.0, "")) for one in layers
-    ]
-    each = np.stack([scale_to_rgb(*one) for one in zip(layers, scales, strict=True)])
+    scales = (Scale(colours, 0.0, float(one.max()) or 1.0, "") for one in layers)
+    pairs = zip(layers, scales, strict=True)
+    each = np.stack([scale_to_rgb(one, difference_scale(settings, one, scale)) for one, scale in pairs])
     across = int(np.ceil(np.sqrt(1.6 * len(layers))))
     names = tuple(str(layer + 1) for layer in range(len(layers)))
     said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
@@ -204,6 +201,5 @@ def _share(subject, settings, values: np.ndarray) -> str:
         return LocalizedText("All attention on patches: {share}.", share=f"{share:.3g}")
     tokens = LocalizedText("the prefix tokens ({names})", names=join_texts(*map(prefix_name, names), by=", "))
     tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
-    return LocalizedText(
-        "Attention: {share} on patches, the rest on {tokens}.", share=f"{share:.2f}", tokens=tokens
-    )
+    told = {"share": f"{share:.2f}", "tokens": tokens}
+    return LocalizedText("Attention: {share} on patches, the rest on {tokens}.", **told)

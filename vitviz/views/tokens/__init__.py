@@ -30,6 +30,8 @@ from vitviz.views.tokens import compute
 
 WHOLE = 1025  # up to this number of tokens the cosines of all pairs are sent, so hovering needs no request
 LONG = "Two images can be compared up to {count} tokens. Choose a smaller input size."
+COSINE = "Similarity of the heads in block {block}: cosine of their attention"
+DIVERGENCE = "Difference of the heads in block {block}: Jensen-Shannon divergence"
 BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
 HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
@@ -217,21 +219,17 @@ class RepresentationsView(View):
         counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
         middle, across = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
         between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
-        told = {
-            "told": (LocalizedText("{name}: {value}"),),
-            "also": {"name": [across] * BINS, "value": between},
-        }
+        told = {"told": (LocalizedText("{name}: {value}"),)}
+        told["also"] = {"name": [across] * BINS, "value": between}
         wide = 0.9 * float(edges[1] - edges[0])
         bars = Bars(middle, np.zeros(BINS), counts.astype(float), (BLUE,) * BINS, wide, **told)
-        prefix = zip(norms, map(prefix_name, grid.prefix_names), strict=False)
-        named = [
-            (float(one), LocalizedText("{name}: {value}", name=name, value=number(one)))
-            for one, name in prefix
-        ]
+        levels = []
+        for one, prefix in zip(norms, grid.prefix_names[:FEW], strict=False):
+            name = LocalizedText("{name}: {value}", name=prefix_name(prefix), value=number(one))
+            levels.append(ReferenceLine(float(one), name, upright=True, colour=GREY))
         reach = (float(edges[0]), float(edges[-1])), (0.0, 1.08 * float(counts.max()) or 1.0)
         axes, title = (across, LocalizedText("Patches"), *reach), LocalizedText("Norms of the patches")
-        levels = tuple(ReferenceLine(*one, upright=True, colour=GREY) for one in named[:FEW])
-        return Chart(*axes, title, bars=bars, levels=levels, whole=False, aspect=0.75)
+        return Chart(*axes, title, bars=bars, levels=tuple(levels), whole=False, aspect=0.75)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the arrays of the selected panel: similarity, components, norms or heads."""
@@ -262,11 +260,8 @@ def _entropy_matrix(view, subject, settings) -> Matrix:
     looked, tokens = settings["measure"] == "looked", subject.grid.tokens
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
-        text, low, high = (
-            LocalizedText("Effective number of tokens attended by each head"),
-            1.0,
-            float(tokens),
-        )
+        text, low = LocalizedText("Effective number of tokens attended by each head"), 1.0
+        high = float(tokens)
         label = LocalizedText("Effective tokens attended, of {count}", count=tokens)
     else:
         text, low = LocalizedText("Entropy of each head’s attention, patches as queries"), 0.0
@@ -286,15 +281,11 @@ def _head_similarity_matrix(view, subject, settings) -> Matrix:
     block, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
     if settings["alike"] == "cosine":
-        title = LocalizedText(
-            "Similarity of the heads in block {block}: cosine of their attention", block=block
-        )
+        title = LocalizedText(COSINE, block=block)
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("Cosine"))
         said = LocalizedText("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
     else:
-        title = LocalizedText(
-            "Difference of the heads in block {block}: Jensen-Shannon divergence", block=block
-        )
+        title = LocalizedText(DIVERGENCE, block=block)
         most = float(np.log(2))
         scale = Scale("magma", 0.0, most, LocalizedText("Nats, at most {most}", most=number(most)))
         said = LocalizedText("divergence {value} nats", value=table(alike, number))

@@ -19,6 +19,8 @@ from vitviz.views.printing import (
 )
 from vitviz.views.tokens import matrix_panels
 
+LIMIT = "Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches."
+
 
 def spec(view, subject, settings, asked) -> FigureSpec:
     """Return the figure of the selected panel: similarity, components, norms or heads."""
@@ -35,9 +37,8 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
     scale = _cosines(view, subject, settings)
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     held = (PatchFrame(token - grid.prefix),) if token >= grid.prefix else ()
-    title = join_texts(
-        LocalizedText("Similarity to {token}", token=_token_name(grid, token)), _caption(settings)
-    )
+    similar = LocalizedText("Similarity to {token}", token=_token_name(grid, token))
+    title = join_texts(similar, _caption(settings))
     values = item_values(view, subject, "similarity", settings)
     main = map_over_image(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
@@ -46,9 +47,8 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
         text = LocalizedText("{token} at every depth", token=_token_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
     if settings["pins"]:
-        pinned = item_values(view, subject, "pinned", settings)[:, grid.prefix :].reshape(
-            -1, grid.rows, grid.cols
-        )
+        pinned = item_values(view, subject, "pinned", settings)[:, grid.prefix :]
+        pinned = pinned.reshape(-1, grid.rows, grid.cols)
         pins = ()
         for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
             mark = (PatchFrame(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
@@ -127,25 +127,19 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     main = map_over_image(subject, asked, values, scale, title, marks, settings["opacity"])
     told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
     told |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
-    notes = [
-        LocalizedText(
-            "Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches.", **told
-        )
-    ]
+    notes = [LocalizedText(LIMIT, **told)]
     if 0 < grid.prefix <= 4:
-        named = ((_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix))
-        notes.append(
-            join_texts(*(LocalizedText("{name}: {value}", name=name, value=value) for name, value in named))
-        )
+        told = [(_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix)]
+        named = (LocalizedText("{name}: {value}", name=name, value=value) for name, value in told)
+        notes.append(join_texts(*named))
     if not asked.detail:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
     each = np.stack([scale_to_rgb(one, Scale("magma", *finite_range(one), "")) for one in laid])
     strip = _strip(each, LocalizedText("Every depth, each on its own scale"), grid, settings)
     chart = _limited(view.chart(subject, settings), limit)
-    return FigureSpec(
-        ((main, chart), (strip, *matrix_panels(view, subject, settings))), tuple(notes), width=WIDE
-    )
+    rows = (main, chart), (strip, *matrix_panels(view, subject, settings))
+    return FigureSpec(rows, tuple(notes), width=WIDE)
 
 
 def _heads(view, subject, settings, asked) -> FigureSpec:
@@ -177,9 +171,8 @@ def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
     depth = settings["depth"]
     norms = np.asarray(view.item(subject, "norms", settings), float)[depth, subject.grid.prefix :]
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]
-    return tuple(
-        PatchFrame(int(cell), ORANGE) for cell in np.flatnonzero(norms > median + settings["k"] * mad)
-    )
+    above = np.flatnonzero(norms > median + settings["k"] * mad)
+    return tuple(PatchFrame(int(cell), ORANGE) for cell in above)
 
 
 def _caption(settings) -> str:

@@ -63,22 +63,10 @@ class TourView(View):
     export = ExportDefaults(
         arrays={
             "input_pixels": "pixel_row pixel_col channel",
-            "patch_embedding": "patch width",
-            "position_embedded": "patch width",
-            "z_0": "token width",
-            "query": "",
-            "token_stream": "depth width",
-            "q": "dim",
-            "k": "key dim",
-            "products": "key",
-            "scale": "",
-            "bias": "key",
-            "scores": "key",
-            "subtracted": "",
-            "exponentials": "key",
-            "attention_row": "key",
-            "y": "feature",
-            "logits": "class",
+            **dict.fromkeys(("patch_embedding", "position_embedded"), "patch width"),
+            **{"z_0": "token width", "query": "", "token_stream": "depth width", "q": "dim", "k": "key dim"},
+            **{"products": "key", "scale": "", "bias": "key", "scores": "key", "subtracted": ""},
+            **{"exponentials": "key", "attention_row": "key", "y": "feature", "logits": "class"},
         },
         unprinted=(
             "The tour has no figure for print, because it has many steps; their figures belong to the other"

@@ -132,17 +132,11 @@ def _prefix_tokens(f: Facts) -> Step:
     if others:
         said += (_REGISTERS_READ if read_all else _REGISTERS,)
     if "distillation" in prefix:
-        said += (
-            (
-                "The distillation token beside it was trained to reproduce the prediction of a teacher "
-                "network."
-            ),
-        )
+        said += TEXTS["distillation token"]
     count = "{prefix} + {patches} = {tokens} tokens" if prefix else "{tokens} tokens"
     values = {"prefix": len(prefix), "registers": len(others)}
-    return Step(
-        "token", title, said, attempt, (f"[ {f.sequence} ]",), (f"{count} of {{width}} numbers",), values
-    )
+    shapes = (f"{count} of {{width}} numbers",)
+    return Step("token", title, said, attempt, (f"[ {f.sequence} ]",), shapes, values)
 
 
 _POSITIONS = _keyed("other positions")
@@ -191,13 +185,9 @@ def _layers(f: Facts) -> Step:
     first, second, attempt = _keyed("layers").values()
     said, formulas = (first, second), ()
     if not f.plain_blocks:
-        said = (
-            first,
-            "That is one of {layers} layers, applied in turn.",
-            "The layers of this model differ in detail from equations 2 and 3.",
-        )
+        said = (first, *TEXTS["other layers"])
     elif f.layer_scale:
-        said += (("In this model each branch’s output is first multiplied by learned numbers (LayerScale)."),)
+        said += TEXTS["layer scale"]
     if f.plain_blocks:
         formulas = (
             f"(2)  z′_{{l}} = MSA(LN(z_{{l−1}})) + z_{{l−1}},  l = 1 … {f.layers}",
@@ -238,19 +228,14 @@ def _probabilities(f: Facts) -> Step:
     if not f.classes:
         *said, attempt = TEXTS["no probabilities"]
         return step(tuple(said), attempt)
-    attempt = (
-        "Recompute the first probability from its logit, and then see how it changes with another image."
-    )
     if f.head_type == "value":
         *said, attempt = TEXTS["values"]
         return step(tuple(said), attempt)
-    if f.head_type == "sigmoid" and not f.score:
+    (attempt,) = TEXTS["probabilities"]
+    if (f.score or f.head_type) == "sigmoid":
         own, labels, output, single = _keyed("sigmoid").values()
-        said = (output, single) if f.classes == 1 else (own, labels)
-        formula = "p_{c} = 1 / (1 + exp(−logit_{c}))"
-        return step(said, attempt, (formula,), ("{classes} logits → {classes} probabilities",))
-    if f.score == "sigmoid":
-        said = TEXTS["sigmoid of sentences"]
+        said = TEXTS["sigmoid of sentences"] if f.score else (own, labels)
+        said = (output, single) if f.classes == 1 and not f.score else said
         formula, shape = "p_{c} = 1 / (1 + exp(−logit_{c}))", "{classes} logits → {classes} probabilities"
         return step(said, attempt, (formula,), (shape,))
     *said, of_sentences, unnamed = _keyed("softmax").values()

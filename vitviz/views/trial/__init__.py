@@ -199,23 +199,18 @@ class FaithfulnessView(View):
             methods = [one for one in tested_methods(subject) if one not in (*LAST, "random", "centre")]
             others = subject.trace.logits.numel() > 1  # classes to compare maps with
             beside = compute.class_sensitivity_column(subject, target, methods) if others else None
-            return json_bytes(
-                to_json(
-                    compute.correlation_matrix(self.results(subject, settings), settings["score"], beside)
-                )
-            )
+            results = self.results(subject, settings)
+            return json_bytes(to_json(compute.correlation_matrix(results, settings["score"], beside)))
         if name == "verdict":
             return json_bytes(compute.ranking_json(self.results(subject, settings), settings["score"]))
         order = tested_methods(subject)
         if settings["method"] not in order:
-            raise Unknown(
-                f"There is no method {quoted(settings['method'])}; expected one of {', '.join(order)}."
-            )
+            given = quoted(settings["method"])
+            raise Unknown(f"There is no method {given}; expected one of {', '.join(order)}.")
         if name == "panels":  # methods tested so far, in the order of requests; if complete, best first
             known = order[: order.index(settings["method"]) + 1]
-            trial = compute.evaluate_all(
-                subject, target, settings["patches_as"], known, requested_steps(settings)
-            )
+            asked = settings["patches_as"], known, requested_steps(settings)
+            trial = compute.evaluate_all(subject, target, *asked)
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
             return json_bytes(to_json(compute.curve_panels(trial, names, subject, settings)))

@@ -12,7 +12,7 @@ from vitviz.analyses.faithfulness.curves import t_quantile
 from vitviz.analyses.faithfulness.evaluation import CONVERGENCE, Faithfulness, evaluate_methods, join_results
 from vitviz.analyses.faithfulness.ranking import CONTROLS, tied_methods_text, verdict_text
 from vitviz.analyses.protocol import TITLES
-from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, to_json
+from vitviz.charts.chart import GREY, SEVERAL, Chart, Matrix, Scale, Series, table, to_json
 from vitviz.errors import OutOfMemory, UnsupportedModel
 from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.views.printing import fixed
@@ -95,11 +95,8 @@ def chance_band(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tenso
     """
     values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
     count = len(values)
-    middle, away = (
-        values.mean(dim=0),
-        t_quantile(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0),
-    )
-    found = middle - away, middle + away
+    away = t_quantile(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0)
+    found = values.mean(dim=0) - away, values.mean(dim=0) + away
     return found if score == "logit" else (found[0].clamp(0, 1), found[1].clamp(0, 1))
 
 
@@ -193,22 +190,17 @@ def correlation_matrix(trial: Faithfulness, score: str, beside: RankingColumn | 
     """
     names = [name for name, _ in trial.ranking(score)]
     values, titles = map_correlations(trial, names), [LocalizedText(TITLES[name]) for name in names]
-    cols, whose, notes = (
-        [str(place + 1) for place in range(len(names))],
-        list(titles),
-        (LocalizedText(RANKS),),
-    )
+    cols, whose = [str(place + 1) for place in range(len(names))], list(titles)
+    notes = (LocalizedText(RANKS),)
     if beside is not None:
         other, found = beside
         column = [np.nan if found.get(name) is None else found[name] for name in names]
         values = np.column_stack([values, np.full(len(names), np.nan), column])
         cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("{class}, same method", **{"class": other})]
         notes += (LocalizedText(LAST, **{"class": other}),)
-    said = [
-        [col and ("–" if np.isnan(one) else fixed(one, 2)) for one, col in zip(row, whose, strict=True)]
-        for row in values
-    ]
-    told = tuple(LocalizedText("{line}", line=table) for table in (said, [[one] for one in titles], [whose]))
+    said = table(values, lambda one: "–" if np.isnan(one) else fixed(one, 2))
+    said = [[col and one for one, col in zip(row, whose, strict=True)] for row in said]
+    told = tuple(LocalizedText("{line}", line=line) for line in (said, [[one] for one in titles], [whose]))
     scale = Scale("balance", -1.0, 1.0, LocalizedText("Agreement"))
     title = LocalizedText("Rank correlations of the maps.")
     like = {"told": told, "notes": notes, "unscaled": True}
@@ -224,9 +216,8 @@ def class_sensitivity_column(
     found: dict[str, float | None] = {}
     for method in methods:
         with suppress(UnsupportedModel, OutOfMemory):
-            found[method] = spearman(
-                *(shared_saliency_map(subject, one, method).map for one in (first, other))
-            )
+            both = (shared_saliency_map(subject, one, method).map for one in (first, other))
+            found[method] = spearman(*both)
     return subject.trace.named(other), found
 
 

@@ -62,12 +62,8 @@ def spec(view, subject, settings, asked) -> FigureSpec:
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
     sets = LocalizedText("The model was run on {sets} sets of patches.", sets=trial.sets)
     rows, said = _ranking_panels(trial, _ranking(trial, score, lines), subject, settings)
-    maps = trial.maps.items()
-    reached = [
-        LocalizedText("{name}: {value}", name=TITLES[name], value=one.convergence)
-        for name, one in maps
-        if one.convergence
-    ]
+    known = ((TITLES[name], one.convergence) for name, one in trial.maps.items() if one.convergence)
+    reached = [LocalizedText("{name}: {value}", name=name, value=value) for name, value in known]
     notes += [LocalizedText(STARS, **chance), sets, *said, *reached, *reasons]
     weights = ((1.0, 1.0), (1.6, 1.0)) if settings["show"] == "agreement" else ()
     return FigureSpec((charts, *rows), tuple(notes), weights, WIDE)
@@ -79,10 +75,8 @@ def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
     for place, (name, gap) in enumerate(trial.ranking(score), start=1):
         rest = trial.maps[name].unexplained
         numbers = [_value(one, score) for one in (*trial.areas(name, score), gap)]
-        numbers += [
-            fixed(trial.curves[name].saco, 2),
-            LocalizedText("no sum") if rest is None else fixed(rest),
-        ]
+        numbers += [fixed(trial.curves[name].saco, 2)]
+        numbers += [LocalizedText("no sum") if rest is None else fixed(rest)]
         rows.append((str(place), _method_title(name, name in beats), *numbers))
     return TextTable((*_headings(score), "SaCo", LocalizedText("Rest")), tuple(rows), 1, lines)
 
@@ -128,10 +122,8 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
     survey, score = subject.survey, settings["score"]
     place = image_set.protocol_of(survey, settings)
     rows = ranking_rows(survey, place, score)
-    notes = [
-        verdict_text_over_images(rows, survey.images),
-        _removed(view, faithfulness_measure(survey).protocols[place]),
-    ]
+    removed = _removed(view, faithfulness_measure(survey).protocols[place])
+    notes = [verdict_text_over_images(rows, survey.images), removed]
     notes.append(LocalizedText("Lines: two standard errors of the paired difference over images."))
     charts = [(view.chart(subject, settings),)]
     if asked.detail:

@@ -4,14 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from vitviz.analyses.faithfulness.ranking import (
-    faithfulness_measure,
-    ranking_rows,
-    ranking_rows_all_scores,
-    refusal_texts,
-    refused_methods,
-    verdict_text_over_images,
-)
+from vitviz.analyses.faithfulness import ranking
 from vitviz.analyses.protocol import TITLES
 from vitviz.charts.chart import BLUE, GREY, Chart, ReferenceLine, Series, with_error
 from vitviz.traces.head_type import scores_named
@@ -22,27 +15,27 @@ from vitviz.views.subject import Settings
 
 def protocol_of(survey: Any, settings: Settings) -> int:
     """Return the index of the removal protocol to show: the selected one if it was tested, else the first."""
-    tried = faithfulness_measure(survey).protocols
+    tried = ranking.faithfulness_measure(survey).protocols
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
 
 def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
     """Return the ranking and the verdict by the selected score, for JSON."""
     place = protocol_of(survey, settings)
-    rows = ranking_rows(survey, place, settings["score"])
+    rows = ranking.ranking_rows(survey, place, settings["score"])
     return {
         "pictures": survey.images,
-        "patches_as": faithfulness_measure(survey).protocols[place],
-        "verdict": text_to_json(verdict_text_over_images(rows, survey.images)),
+        "patches_as": ranking.faithfulness_measure(survey).protocols[place],
+        "verdict": text_to_json(ranking.verdict_text_over_images(rows, survey.images)),
         "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
-        "refused": [text_to_json(sentence) for sentence in refusal_texts(survey)],
+        "refused": [text_to_json(sentence) for sentence in ranking.refusal_texts(survey)],
     }
 
 
 def lead_chart(survey: Any, settings: Settings) -> Chart:
     """Return the chart with a dot per method at its mean lead, best at the top; random maps are at zero."""
     score = settings["score"]
-    rows = ranking_rows(survey, protocol_of(survey, settings), score)
+    rows = ranking.ranking_rows(survey, protocol_of(survey, settings), score)
     times, last = (1.0 if score == "logit" else 100.0), len(rows)
     mean = times * np.array([row["ahead"] for row in rows])
     reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
@@ -76,8 +69,8 @@ def lead_chart(survey: Any, settings: Settings) -> Chart:
 
 def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
     """Return the arrays for export: methods, best first by probability, and their numbers by score."""
-    place, measure = protocol_of(survey, settings), faithfulness_measure(survey)
-    rows, scores = ranking_rows_all_scores(survey, place), scores_named(survey.head_type)
+    place, measure = protocol_of(survey, settings), ranking.faithfulness_measure(survey)
+    rows, scores = ranking.ranking_rows_all_scores(survey, place), scores_named(survey.head_type)
     names = ("rank", "most", "most_error", "least", "least_error", "gap", "ahead", "ahead_error")
     return {
         "methods": np.asarray([row["method"] for row in rows]),
@@ -87,19 +80,19 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
         "pictures": np.asarray(survey.images),
         **{one: np.asarray([[row[f"{one}_{score}"] for score in scores] for row in rows]) for one in names},
         "alike": np.asarray([row["alike"] for row in rows]),
-        "refused": np.asarray(list(map(str, refusal_texts(survey))), dtype=str),
+        "refused": np.asarray(list(map(str, ranking.refusal_texts(survey))), dtype=str),
     }
 
 
 def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
     """Return a row per method for a table, best first; methods without a rank follow with the reason."""
     place = protocol_of(survey, settings)
-    protocol = faithfulness_measure(survey).protocols[place]
+    protocol = ranking.faithfulness_measure(survey).protocols[place]
     about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
-    found = [{**row, "refused": 0, "reason": ""} for row in ranking_rows_all_scores(survey, place)]
+    found = [{**row, "refused": 0, "reason": ""} for row in ranking.ranking_rows_all_scores(survey, place)]
     found += [
         {**dict.fromkeys(found[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
-        for method, one in refused_methods(survey).items()
+        for method, one in ranking.refused_methods(survey).items()
     ]
     return [{**about, "title": TITLES[row["method"]], **row} for row in found]
 
