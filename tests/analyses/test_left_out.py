@@ -128,8 +128,8 @@ def test_views_of_every_patch_reject_removed_patches(inspector):
     subject = ViewContext(
         inspector, inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(patches=[0, 5, 100]))
     )
-    rejecting = [view.slug for view in VIEWS if view.refused(subject)]
-    assert rejecting == [view.slug for view in VIEWS if view.every_patch]
+    rejecting = [view.slug for view in VIEWS if refusal(view, subject)]
+    assert rejecting == [view.slug for view in VIEWS if view.scope.every_patch]
     for view in VIEWS:
         if view.slug not in rejecting:
             view.summary(subject)

@@ -66,7 +66,7 @@ def small_model():
 def charts_of(small_model, view, given) -> list[Chart | Matrix]:
     """Return the charts and matrices of a view and of its figure with detail."""
     _, subject = view_contexts(view.slug, *small_model)
-    settings = view.settings(given, subject.about)
+    settings = parse_settings(view, given, subject.about)
     chart = view.chart(subject, settings)
     rows = figure_spec(view, subject, settings, PrintStyle(detail=True)).rows if is_printable(view) else ()
     panels = [one for row in rows for one in row if isinstance(one, Chart | Matrix)]
@@ -172,7 +172,7 @@ def test_distance_dots_match_data_frame(inspector, trace):
     pytest.importorskip("pandas")
     frame = vitviz.attention_distance(trace).frame()
     view, subject = view_contexts("distance", inspector, trace)
-    dots, mean = view.chart(subject, view.settings({})).plotly().data
+    dots, mean = view.chart(subject, parse_settings(view, {})).plotly().data
     assert_close(dots.x, frame.layer + 1), np.testing.assert_allclose(dots.y, frame.value, rtol=1e-6)
     np.testing.assert_allclose(mean.y, frame.groupby("layer").value.mean(), rtol=1e-6)
     heads = [int(re.search(r"head (\d+)", text)[1]) for text in dots.hovertext]

@@ -75,7 +75,7 @@ def all_numbers(inspector, size=None):
     subject = ViewContext(inspector, trace)
     for view in VIEWS:
         if view.unsupported(subject) is None:
-            view_arrays = view.numbers(subject, view.settings({}, subject.about))
+            view_arrays = view.numbers(subject, parse_settings(view, {}, subject.about))
             arrays |= {f"{view.slug} {name}": array for name, array in view_arrays.items()}
     shuffled = inspector.experiment(trace.view, shuffle=1)
     return arrays | {"shuffled": shuffled.logits.numpy()}

@@ -230,11 +230,11 @@ def test_dense_methods_take_part_in_faithfulness_of_text_only(clip_case):
     assert set(DENSE) <= set(result.curves) and set(result.maps) | set(result.refused) == set(vitviz.METHODS)
     assert sorted(result.curves) == sorted(ORDER)
     subject = ViewContext(text_inspector, trace)
-    settings = FaithfulnessView().settings({}, subject.about)
+    settings = parse_settings(FaithfulnessView(), {}, subject.about)
     drawn = curve_panels(result, ORDER, subject, settings)[0].series
     assert len({(one.colour, one.dash) for one in drawn}) == len(ORDER) == len(drawn)
     assert tested_methods(subject) == ORDER
     tiny = vitviz.load("vitviz-tiny", device="cpu")
     plain_context = ViewContext(tiny, tiny.trace(vitviz.sample_image("chelsea")))
-    assert [name for name in ORDER if name not in DENSE] == list(FaithfulnessView().order(plain_context))
+    assert [name for name in ORDER if name not in DENSE] == list(tested_methods(plain_context))
     assert all(set(method_group(one)) <= set(DENSE) for one in DENSE)

@@ -152,7 +152,7 @@ def test_every_view_item_equals_cpu(view, cpu, gpu):
     for inspector in (cpu, gpu):
         with gpu_context() if inspector is gpu else nullcontext():
             subjects[inspector] = subject = ViewContext(inspector, inspector.trace(IMAGE))
-            settings = view.settings({}, subject.about)
+            settings = parse_settings(view, {}, subject.about)
             subjects[inspector] = {
                 item.name: view.item(subject, item.name, settings) for item in view.items if item.in_export
             }

@@ -102,9 +102,9 @@ def test_view_shows_selected_filter_per_image_and_exports_it(inspector):
         with pytest.raises(vitviz.VitvizError, match="expected a whole number from 0 to"):
             service.item(keys[0], "filters", "response", settings_given)
     subject = service.subject(keys[1])
-    settings = VIEW.settings({"kind": "raw", "filter": "5"}, subject.about)
+    settings = parse_settings(VIEW, {"kind": "raw", "filter": "5"}, subject.about)
     np.testing.assert_allclose(VIEW.numbers(subject, settings)["response"], expected, atol=1e-5)
-    assert "response" not in VIEW.numbers(subject, VIEW.settings({}, subject.about))
+    assert "response" not in VIEW.numbers(subject, parse_settings(VIEW, {}, subject.about))
     figure = vitviz.figure("filters", inspector, subject.trace, kind="raw", filter=5)
     tiles, over = figure.spec.rows[0]
     assert tiles.chosen == 4 and over.scale.colours == "balance" and over.scale.low == -over.scale.high

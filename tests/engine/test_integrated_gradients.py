@@ -138,7 +138,8 @@ def test_steps_are_used_and_reported_everywhere(inspector, small_input_trace):
     )
 
     subject, faithfulness_view = ViewContext(inspector, small_input_trace), view.FaithfulnessView()
-    settings = faithfulness_view.settings({"steps": "32", "method": "integrated_gradients"}, subject.about)
+    given = {"steps": "32", "method": "integrated_gradients"}
+    settings = parse_settings(faithfulness_view, given, subject.about)
     evaluated = compute.evaluate_method(
         subject, 7, "dropped", "integrated_gradients", view.requested_steps(settings)
     )

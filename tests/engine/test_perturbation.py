@@ -35,7 +35,8 @@ def bf16_model(photo):
 @pytest.mark.parametrize("kind", list(WAYS_BY_KIND))
 def test_perturbation_equals_page_numbers(inspector, photo, perturbations, kind):
     view, subject = PerturbationsView(), ViewContext(inspector, inspector.trace(photo))
-    numbers, result = view.numbers(subject, view.settings({"kind": kind}, subject.about)), perturbations[kind]
+    settings, result = parse_settings(view, {"kind": kind}, subject.about), perturbations[kind]
+    numbers = view.numbers(subject, settings)
     assert list(result.probability) == list(result.kept) == WAYS_BY_KIND[kind] and result.refused == {}
     assert list(result.steps) == numbers["steps"].tolist() and result.label == "espresso"
     for score in ("probability", "kept"):

@@ -39,7 +39,7 @@ def test_views_without_attention_need_no_pass(service, monkeypatch):
     key = run_key(service)
     forbid_forward(service.checkpoints.inspector("vitviz-tiny"), monkeypatch)
     assert figure_frame(service, key, "stage")["grid"]["rows"] == 28
-    assert [view.slug for view in VIEWS if view.needs_no_pass] == WITHOUT_PASS
+    assert [view.slug for view in VIEWS if view.scope.needs_no_pass] == WITHOUT_PASS
     for view in VIEWS:
         shown = figure(service, key, view.slug)
         assert shown["grid"]["rows"] == shown["grid"]["cols"] == 28 and shown["key"] == key

@@ -78,7 +78,7 @@ def test_concurrent_actions_are_all_applied():
     assert len(sessions.newest(start)) == 2 + 80
 
 
-@pytest.mark.parametrize("view", [view for view in VIEWS if view.averages], ids=lambda view: view.slug)
+@pytest.mark.parametrize("view", [view for view in VIEWS if view.scope.averages], ids=lambda view: view.slug)
 def test_leaving_an_average_keeps_the_newest_image(view):
     service = AnalysisService(ServiceSettings(device="cpu"))
     keys = [service.look(service.pictures.sample(name), "vitviz-tiny") for name in ("coffee", "chelsea")]

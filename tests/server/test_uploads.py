@@ -125,7 +125,7 @@ def test_file_swapped_after_the_check_is_not_opened(upload_folder, tmp_path, mon
             os.close(os.open(upload_folder / "pipe.png", os.O_RDWR))  # unblocks a reader of the pipe
 
 
-@sweep("view", [view for view in VIEWS if view.averages], quick=1, ids=lambda view: view.slug)
+@sweep("view", [view for view in VIEWS if view.scope.averages], quick=1, ids=lambda view: view.slug)
 def test_survey_opens_only_uploaded_files(service, upload_folder, tmp_path, view):
     over = ImageSetPanel(service)
     start = {"key": service.look(service.pictures.sample("coffee"), "vitviz-tiny")}
