@@ -35,7 +35,7 @@ def view_state(subject, **more) -> dict:
 
 def items(view, subject, names, **settings) -> dict:
     """Return items as the browser receives them: float32 values and shape."""
-    settings = view.settings({name: str(value) for name, value in settings.items()}, subject.about)
+    settings = parse_settings(view, {name: str(value) for name, value in settings.items()}, subject.about)
     found = {name: np.asarray(view.item(subject, name, settings)) for name in names}
     return {name: {"values": one.astype(np.float32), "shape": list(one.shape)} for name, one in found.items()}
 
@@ -135,7 +135,7 @@ def test_effective_tokens_of_a_head_match_its_entropy(node, subject):
     attention = subject.trace.attention(layer)[head].double().numpy()
     rows = [-sum(a * math.log(a) for a in row if a > 0) for row in attention]
     nats = float(np.mean(rows[1:]))
-    figure = json.loads(view.array(subject, "matrices", settings).tobytes())[0]
+    figure = json.loads(item_array(view, subject, "matrices", settings).tobytes())[0]
     lines = node("frontend/matrix.js", "told(figure, 2, 4)", figure=figure)
     assert lines[0] == "Layer 5, head 3"
     assert f"{math.exp(nats):.3g} effective tokens, entropy {nats:.3g} nats" in lines[1]
@@ -189,7 +189,7 @@ def test_attribution_lines_and_waterfall_sum_to_the_logit(node, subject):
     target = subject.trace.top(1)[0][0]
     attribution = vitviz.logit_attribution(subject.inspector, subject.trace, target=target)
     sums = node("views/evidence/lines.js", "sums(self)", self=view)
-    bars = AttributionView().chart(subject, AttributionView().settings({}, subject.about)).bars
+    bars = AttributionView().chart(subject, parse_settings(AttributionView(), {}, subject.about)).bars
     assert bars.low[0] == 0 and bars.high[-1] == pytest.approx(float(attribution.logit), abs=1e-3)
     np.testing.assert_allclose(bars.high[:-2], bars.low[1:-1])
     attention = (bars.high - bars.low)[1:-2:2]
