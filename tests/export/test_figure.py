@@ -25,7 +25,7 @@ from vitviz.views.printing import is_printable
 
 ROOT = Path(__file__).parents[2]
 NO_NUMBER = re.compile(r"(?i)(?<![a-z])(nan|inf|none)(?![a-z])")
-PRINTED = [view for view in VIEWS if view.printable]
+PRINTED = [view for view in VIEWS if is_printable(view)]
 QUICK = [view for view in PRINTED if view.slug in ("rollout", "distance")]
 
 

@@ -176,8 +176,8 @@ def test_partial_effects_chart_has_dots_and_no_correlation(subject, part):
 
 
 def test_upstream_bars_sum_to_head_contribution(subject):
-    settings = VIEW.settings({"show": "writers", "trail": "5.2"}, subject.about)
-    chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
+    settings = parse_settings(VIEW, {"show": "writers", "trail": "5.2"}, subject.about)
+    chart = json.loads(item_array(VIEW, subject, "chart", settings).tobytes())
     share = VIEW.numbers(subject, settings)["written_otherwise"][0]
     assert sum(chart["bars"]["high"]) == pytest.approx(share, abs=1e-3)
     assert chart["bars"]["of"]["writer"][:4] == ["embedding", "positions", "", "mlp.1"]
@@ -255,8 +255,8 @@ def test_trail_follows_writers_of_a_head(subject):
 
 @pytest.mark.long
 def test_graph_edges_carry_sums_of_their_paths(subject):
-    settings = VIEW.settings({"show": "paths", "paths": "20"}, subject.about)
-    chart = json.loads(VIEW.array(subject, "chart", settings).tobytes())
+    settings = parse_settings(VIEW, {"show": "paths", "paths": "20"}, subject.about)
+    chart = json.loads(item_array(VIEW, subject, "chart", settings).tobytes())
     paths = vitviz.attribution_paths(
         subject.inspector, subject.trace, int(subject.trace.logits.argmax()), count=20
     )

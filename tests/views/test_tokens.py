@@ -38,8 +38,8 @@ def item(subject, name, **given):
 
 
 def test_components_are_the_default_panel(subject):
-    assert VIEW.settings({}, subject.about)["show"] == "components"
-    assert [VIEW.settings({"show": one}, subject.about)["show"] for one in SHOWN] == list(SHOWN)
+    assert parse_settings(VIEW, {}, subject.about)["show"] == "components"
+    assert [parse_settings(VIEW, {"show": one}, subject.about)["show"] for one in SHOWN] == list(SHOWN)
 
 
 @pytest.mark.parametrize("norm, mean", [("raw", "in"), ("final", "out")])

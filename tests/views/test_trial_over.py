@@ -85,7 +85,7 @@ def test_one_picture_has_no_error_and_no_order(inspector):
 
 
 def test_export_matches_ranking_for_every_score(subject):
-    settings = VIEW.settings({"patches_as": "black", "score": "logit"}, subject.about)
+    settings = parse_settings(VIEW, {"patches_as": "black", "score": "logit"}, subject.about)
     arrays = VIEW.numbers(subject, settings)
     rows = list(csv.DictReader(io.StringIO(table(subject, settings).decode())))
     names, scores = arrays["methods"].tolist(), arrays["scores"].tolist()

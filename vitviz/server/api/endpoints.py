@@ -463,7 +463,7 @@ def _origin(trace: Any) -> dict[str, str]:
 
 def views_with_endpoints() -> tuple[View, ...]:
     """Return the views with derived endpoints: with exported items and no endpoint of their own."""
-    others = (view for view in VIEWS if view.endpoint is None)
+    others = (view for view in VIEWS if view.export.endpoint is None)
     return tuple(view for view in others if any(item.in_export for item in view.items))
 
 
@@ -489,11 +489,11 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
             given_token = "" if chosen[name] is None else str(chosen[name])  # a program may send the number 0
             chosen[name] = position_of_name(given_token, subject.grid) if given_token else None
         chosen = {name: str(one) for name, one in chosen.items() if one is not None}
-        settings = view.settings(chosen, subject.about)
-        if reason := view.refused(subject):
+        settings = parse_settings(view, chosen, subject.about)
+        if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         with endpoints._service.work.reading(subject):
-            arrays = {item.name: view.array(subject, item.name, settings) for item in items_exported}
+            arrays = {item.name: item_array(view, subject, item.name, settings) for item in items_exported}
             numbers = {name: to_lists(array) for name, array in arrays.items()}
         precision = {} if subject.trace is None else {"dtype": subject.trace.dtype}
         return {"checkpoint": subject.checkpoint, **precision, **numbers, "grid": grid_json(subject.grid)}

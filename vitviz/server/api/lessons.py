@@ -166,7 +166,7 @@ def _write(
     absent = [view for view in shown if not view.available_now(subject, parsed[view.slug])]
     left_out |= {view.slug: ON_REQUEST for view in absent}
     for view in (view for view in VIEWS if view.slug not in left_out):
-        source = surveys.get(view.slug, pair if view.paired or view.sided else key)
+        source = surveys.get(view.slug, pair if view.scope.paired or view.scope.sided else key)
         numbers = service.numbers(source, view.slug, asked[view.slug])
         archive.writestr(f"{folder}numbers/{view.slug}.npz", numbers, zipfile.ZIP_STORED)
         if is_printable(view):

@@ -87,7 +87,7 @@ class ImageSetPanel:
             require_at_most(view.scope.most_images, len(pictures))
             second = state.get("second_key") if view.scope.paired else None
             steps, last = -1, None
-            surveys = service.sets.surveying(state["key"], pictures, view.paired, second, way, given)
+            surveys = service.sets.surveying(state["key"], pictures, view.scope.paired, second, way, given)
             for key, survey in surveys:
                 steps, last = (steps + 1 if survey is last else 0), survey
                 done = [survey.images, len(pictures), ""]

@@ -283,7 +283,7 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
             target = {} if first is None else {"target": str(first)}
             answer["row"] = _row(service, key, answer["key"], first, asked)
             for slug, figures in answer["figures"].items():
-                still = {**service.view(slug).video_defaults, **target}
+                still = {**service.view(slug).export.video.settings, **target}
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
     service.frames.forget(service.frames.picture(last))
     return answer

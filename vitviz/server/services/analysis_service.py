@@ -189,7 +189,7 @@ class AnalysisService:
         settings = parse_settings(view, given, subject.about)
         with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
-        settings = view.settings_for_files(settings, subject.grid)
+        settings = settings_for_files(view, settings, subject.grid)
         told = {f"setting_{name}": str(value) for name, value in settings.items()}
         about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
         about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
@@ -204,7 +204,7 @@ class AnalysisService:
         subject = self._fitting(key, view)
         cell = name == "figure.html"  # the figure as in a notebook's cell
         upload = None if subject.trace is None else self.photograph(key, whole=cell)
-        settings = view.settings(given, subject.about)
+        settings = parse_settings(view, given, subject.about)
         with self.work.hold_place():
             if cell:
                 from vitviz.export.standalone_html import standalone_view
@@ -215,7 +215,7 @@ class AnalysisService:
 
     def summary(self, key: str, view: View) -> dict[str, Any]:
         """Return a view's summary, computed once."""
-        subject = self.before(key) if view.needs_no_pass else self.subject(key)
+        subject = self.before(key) if view.scope.needs_no_pass else self.subject(key)
         make = partial(self.read, subject, partial(view.summary, subject))
         return self._once((key, view.slug, "summary"), make)
 
