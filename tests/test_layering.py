@@ -40,9 +40,9 @@ ALLOWED = {
     "server": ABOVE_EXPORT,
     "cli": {"engine", "errors", "export", "traces", "surveys", "server"},
 }
-FLOORS = 8
+DEPTH = 8
 # order of the layers within `server`: each may import only those before it
-UPWARDS = ("i18n", "zerogpu", "options", "security", "services", "api", "page", "launch")
+SERVER_ORDER = ("i18n", "zerogpu", "options", "security", "services", "api", "page", "launch")
 ONLY_IN = {
     "gradio": {"server"},
     "fastapi": {"server"},
@@ -106,46 +106,46 @@ def modules_imported() -> dict[str, set[str]]:
     return graph
 
 
-def test_no_modules_import_each_other_in_a_circle():
+def test_there_are_no_import_cycles():
     list(TopologicalSorter(modules_imported()).static_order())  # raises CycleError, which names the circle
 
 
-def test_every_room_imports_only_what_lies_below_it():
-    for file, room, module in imports():
-        if module.startswith("vitviz.") and room not in ("__init__", "__main__"):
+def test_packages_import_only_allowed_packages():
+    for file, package, module in imports():
+        if module.startswith("vitviz.") and package not in ("__init__", "__main__"):
             target = module.split(".")[1]
-            assert target == room or target in ALLOWED[room], f"{file} imports {module}"
+            assert target == package or target in ALLOWED[package], f"{file} imports {module}"
 
 
-def test_the_house_has_few_floors():
-    def floor(room: str) -> int:
-        return 1 + max(map(floor, ALLOWED[room]), default=0)
+def test_package_hierarchy_has_known_depth():
+    def depth(package: str) -> int:
+        return 1 + max(map(depth, ALLOWED[package]), default=0)
 
-    assert max(map(floor, ALLOWED)) == FLOORS
+    assert max(map(depth, ALLOWED)) == DEPTH
 
 
-def test_the_rooms_of_the_page_import_only_what_lies_below_them():
-    for file, room, module in imports():
-        if room == "server" and module.startswith("vitviz.server."):
-            place, target = (UPWARDS.index(name) for name in (Path(file).parts[1].removesuffix(".py"),
+def test_server_packages_import_only_lower_ones():
+    for file, package, module in imports():
+        if package == "server" and module.startswith("vitviz.server."):
+            place, target = (SERVER_ORDER.index(name) for name in (Path(file).parts[1].removesuffix(".py"),
                                                               module.split(".")[2]))  # fmt: skip
             assert target <= place, f"{file} imports {module}"
 
 
-def test_gradio_timm_and_the_hub_stay_in_their_rooms():
-    for file, room, module in imports():
+def test_gradio_timm_and_hub_are_imported_only_where_allowed():
+    for file, package, module in imports():
         library = module.split(".")[0]
-        assert room in ONLY_IN.get(library, {room}), f"{file} imports {module}"
-        assert room not in NEVER_IN.get(library, set()), f"{file} imports {module}"
+        assert package in ONLY_IN.get(library, {package}), f"{file} imports {module}"
+        assert package not in NEVER_IN.get(library, set()), f"{file} imports {module}"
 
 
-def test_the_package_has_no_room_unknown_to_this_test():
-    rooms = {
+def test_every_package_is_listed():
+    packages = {
         path.name.removesuffix(".py")
         for path in PACKAGE.iterdir()
         if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
     }
-    assert rooms - {"__init__", "__main__"} == set(ALLOWED)
+    assert packages - {"__init__", "__main__"} == set(ALLOWED)
 
 
 @pytest.mark.processes

@@ -139,7 +139,7 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_half_a_character_is_refused_where_it_enters(entry, tmp_path):
+def test_lone_surrogate_is_rejected_on_entry(entry, tmp_path):
     with pytest.raises(VitvizError) as refusal:
         ENTRIES[entry](tmp_path)
     sentence = str(refusal.value).encode().decode()  # the message itself can be encoded
@@ -157,12 +157,12 @@ def test_half_a_character_is_refused_where_it_enters(entry, tmp_path):
         r'["\ude00\ud83d"]',
     ],
 )
-def test_half_a_character_in_json_is_refused_however_it_is_written(data):
+def test_lone_surrogate_in_json_is_rejected(data):
     with pytest.raises(ValueError, match="surrogates not allowed|invalid continuation byte"):
         parse_json(data)
 
 
-def test_json_of_whole_characters_is_parsed():
+def test_json_of_valid_characters_is_parsed():
     whole = '{"\U0001f600": ["猫", 1, null]}'
     for text in (whole, json.dumps(json.loads(whole))):
         for data in (text, *(text.encode(encoding) for encoding in ("utf-8", "utf-8-sig", "utf-16"))):
@@ -170,7 +170,7 @@ def test_json_of_whole_characters_is_parsed():
     assert parse_json(r'["\\ud83d"]') == [r"\ud83d"]
 
 
-def test_a_picture_whose_name_is_no_utf8_is_named_by_escapes(tmp_path):
+def test_image_name_that_is_not_utf8_is_escaped(tmp_path):
     path = named(tmp_path, "caf\udce9.png")
     path.write_bytes(picture())
     inspector = vitviz.load("vitviz-tiny", device="cpu")
