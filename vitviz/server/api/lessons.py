@@ -163,7 +163,7 @@ def _write(
     settings = {view.slug: settings_for_files(view, parsed[view.slug], subject.grid) for view in VIEWS}
     left_out = {view.slug: reason for view in VIEWS if (reason := refusal(view, subject))}
     shown = [view for view in VIEWS if view.slug not in left_out and view.slug not in surveys]
-    absent = [view for view in shown if not view.available_now(subject, parsed[view.slug])]
+    absent = [view for view in shown if not view.scope.available(subject, parsed[view.slug])]
     left_out |= {view.slug: ON_REQUEST for view in absent}
     for view in (view for view in VIEWS if view.slug not in left_out):
         source = surveys.get(view.slug, pair if view.scope.paired or view.scope.sided else key)
