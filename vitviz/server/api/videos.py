@@ -158,7 +158,7 @@ def video_lengths(service: AnalysisService, key: str, slug: str, given: QueryTex
             return text_to_json(message_of(error))
 
     def layers() -> int:
-        return len(layer_frames(view, subject, parse_settings(view, theirs, subject.about)))
+        return len(layer_frames(view, parse_settings(view, theirs, subject.about), subject.about))
 
     training = option(lambda: len(_moments(service, view, service.runs.run(key).checkpoint)))
     return {"training": training, "layers": option(layers)}
