@@ -97,7 +97,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
             if dot and kind in ("film", "print"):
                 file = videos.video_file if kind == "film" else figures.figure_file
                 return download_response(*file(service, key, view, ending, given))
-            if name in [file.name for file in seen.files]:
+            if name in [file.name for file in seen.export.files]:
                 return download_response(service.file(key, view, name, given), f"vitviz-{view}-{name}")
             return array_response(service.item(key, view, name, given), PASSING if passing else KEPT)
 
