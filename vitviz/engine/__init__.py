@@ -79,8 +79,8 @@ def load(
     )  # fmt: skip
     if vectors_of(str(name)):
         raise VitvizError(
-            f"Given {name}, whose vectors are a file that a page was given. Load the checkpoint without them,"
-            " and then the file: inspector.with_classes(vitviz.Classes.load(file))."
+            f"{name} refers to a file of class vectors that was uploaded to a page. Load the checkpoint"
+            " without it, then add the file: inspector.with_classes(vitviz.Classes.load(file))."
         )
     name, sentences, templates = without_text(str(name))
     query = f"{name}{'&' if '?' in name else '?'}{settings.text()}" if settings else name

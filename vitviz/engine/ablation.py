@@ -39,26 +39,34 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
     layers, heads = len(blocks), heads_of(blocks[0])
     for layer, head in without.heads:
         if layer >= layers or head >= heads:
-            detail = f"{name} has layers 0 to {layers - 1} and heads 0 to {heads - 1}, counted from 0"
-            raise VitvizError(f"Given head {(layer, head)}; {detail}.")
-    places = [("the MLP of layer", layer) for layer in without.mlps]
-    for kind, layer in [*places, ("layer", without.at or 0)]:
+            raise VitvizError(
+                f"Head {(layer, head)} does not exist: {name} has layers 0 to {layers - 1} and heads 0 to"
+                f" {heads - 1}, counted from 0."
+            )
+    places = [("The MLP of layer", layer) for layer in without.mlps]
+    for kind, layer in [*places, ("Layer", without.at or 0)]:
         if layer >= layers:
-            raise VitvizError(f"Given {kind} {layer}; {name} has layers 0 to {layers - 1}, counted from 0.")
+            raise VitvizError(
+                f"{kind} {layer} does not exist. {name} has layers 0 to {layers - 1}, counted from 0."
+            )
     if without.mlps and not isinstance(mlp_of(blocks[0]), nn.Module):
         raise VitvizError(
-            f"The blocks of {name} have no MLP of their own whose result could be replaced. Choose heads or"
+            f"The blocks of {name} have no separate MLP whose output could be replaced. Choose heads or"
             " patches."
         )
     if without.patches and without.patches[-1] >= grid.patches:
-        detail = f"the picture has patches 0 to {grid.patches - 1} at this size"
-        raise VitvizError(f"Given patch {without.patches[-1]}; {detail}.")
+        raise VitvizError(
+            f"Patch {without.patches[-1]} does not exist: at this size the image has patches 0 to"
+            f" {grid.patches - 1}."
+        )
     if len(without.patches) == grid.patches and without.patches_as == "dropped":
-        advice = "Leave one, or paint them (patches_as='mean')."
-        raise VitvizError(f"Given all patches to be left out; at least one has to stay. {advice}")
+        raise VitvizError(
+            "All patches would be removed; at least one must remain. Keep one, or paint over them"
+            " (patches_as='mean')."
+        )
 
 
-NO_MEAN = "the mean is over photographs, which do not have its channels"
+NO_MEAN = "the mean is taken over RGB images, and the model does not read RGB"
 # Largest difference between dropping and masking, relative to the largest value.
 _SAME = {"float32": 1e-4, "tf32": 0.01, "bfloat16": 0.05}
 
@@ -107,7 +115,7 @@ def mean_outputs(forward: ForwardRunner, size: tuple[int, int]) -> MeanOutputs:
             if forward.placed.preprocessing.channels not in (1, 3):
                 raise UnsupportedModel(not_applicable(forward.placed.checkpoint.name, NO_MEAN))
             images = (sample_image(sample.name) for sample in samples())
-            means = measure_means(forward, images, size, "photographs that come with vitviz")
+            means = measure_means(forward, images, size, "images that come with vitviz")
         return means if size == forward.placed.preprocessing.size else means.even()
 
     return forward.references.of(size, compute)
@@ -140,7 +148,7 @@ def _other(without: Ablation, other: Any) -> Any:
     if without.other in {sample.name for sample in samples()}:
         return sample_image(without.other)
     of = f" for {quoted(without.other)}" if without.other else ""
-    raise VitvizError(f"Given no other picture{of}; hand it in as other=, or name one of vitviz's samples.")
+    raise VitvizError(f"The other image{of} is missing. Pass it as other=, or name one of vitviz's samples.")
 
 
 def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int, int]) -> None:
@@ -166,14 +174,16 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
     except RuntimeError as error:
         if memory.is_shortage(error):
             raise
-        raise _refusal(name, "it cannot compute without them") from error
+        raise _refusal(name, "it cannot run without them") from error
     difference = (shorter - hidden[:, places.to(hidden.device)]).abs().max()
     if not difference <= _SAME[placed.dtype] * shorter.abs().max():
-        raise _refusal(name, "its tokens then lose their places, or are mixed by more than attention")
+        raise _refusal(name, "its tokens then lose their positions, or are mixed by more than attention")
     forward.leaving.add(size)
 
 
 def _refusal(name: str, reason: str) -> UnsupportedModel:
     """Return the UnsupportedModel error for a model whose patches cannot be left out, with `reason`."""
-    advice = "Paint them over instead (patches_as='mean', 'blur' or 'black')."
-    return UnsupportedModel(f"{name}: leaving patches out is not applicable, because {reason}. {advice}")
+    return UnsupportedModel(
+        f"{name}: removing patches is not applicable, because {reason}. Paint over them instead"
+        " (patches_as='mean', 'blur' or 'black')."
+    )

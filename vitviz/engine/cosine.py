@@ -13,8 +13,8 @@ from vitviz.engine.forward.own_model import require_known
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.classes import Classes
 
-TWICE = "{name} embeds a picture twice, so there is no one vector to compare with."
-UNPOOLED = "{name} embeds every token by itself, so a picture has no one vector to compare with."
+TWICE = "{name} embeds an image twice, so there is no single vector to compare with."
+UNPOOLED = "{name} embeds every token separately, so an image has no single vector to compare with."
 
 
 class CosineHead(nn.Module):
@@ -40,7 +40,9 @@ def install_classes(model: nn.Module, classes: Classes, name: str, tokens: int) 
     Raises VitvizError, with both widths, if the widths differ.
     """
     if classes.model not in (None, name):
-        raise VitvizError(f"Given classes of {classes.model} for {name}. Choose those made with it.")
+        raise VitvizError(
+            f"These classes were made with {classes.model}, not with {name}. Choose those made with it."
+        )
     require_known(model, "its embedding of an image")
     if hasattr(model, "head_dist") or not hasattr(model, "head"):
         raise UnsupportedModel(TWICE.format(name=name))
@@ -52,8 +54,8 @@ def install_classes(model: nn.Module, classes: Classes, name: str, tokens: int) 
         raise UnsupportedModel(UNPOOLED.format(name=name))
     if embedding.shape[1] != classes.vectors.shape[1]:
         raise VitvizError(
-            f"Given vectors of {classes.vectors.shape[1]} numbers; {name} embeds a picture in"
-            f" {embedding.shape[1]}. Choose vectors from the text tower that it was trained with."
+            f"The vectors have {classes.vectors.shape[1]} numbers, but {name} embeds an image in"
+            f" {embedding.shape[1]}. Use vectors of the text tower that it was trained with."
         )
     model.head = CosineHead(model.head, classes).to(weights.device, weights.dtype)
     model.num_classes = len(classes.labels)

@@ -29,8 +29,10 @@ def pick_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        expected = "expected auto, cpu, cuda, cuda:N or mps. Use --device auto."
-        raise VitvizError(f"The device {quoted(name)} is not to be had here; {expected}") from error
+        raise VitvizError(
+            f"The device {quoted(name)} is not available here; expected auto, cpu, cuda, cuda:N or mps. Use"
+            " --device auto."
+        ) from error
     return device
 
 
@@ -42,7 +44,7 @@ def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
     """
     name = str(name).removeprefix("torch.")
     if name not in DTYPES:
-        raise VitvizError(f"There is no precision {quoted(name)} here; expected {', '.join(DTYPES)}.")
+        raise VitvizError(f"{quoted(name)} is not a precision; expected {', '.join(DTYPES)}.")
     if name == "tf32" and (device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0)):
         raise VitvizError(
             f"{device_name(device)} does not compute in TF32; NVIDIA GPUs do, from Ampere on. Use --precision"

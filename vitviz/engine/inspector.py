@@ -129,7 +129,7 @@ class Inspector(NotebookDisplay):
         loaded = loaded_of(model, overrides, size, name, names, asides)
         if isinstance(loaded.model, OwnModel) and dtype != "float32":
             raise VitvizError(
-                f"{loaded.checkpoint.name} is looked into as it is, in float32; leave dtype out."
+                f"{loaded.checkpoint.name} has no timm equivalent and is inspected in float32; omit dtype."
             )
         return cls(loaded, device, dtype)
 
@@ -188,8 +188,10 @@ class Inspector(NotebookDisplay):
         """
         if self.dtype != "float32":
             name = self.checkpoint.name
-            detail = "cosines with given classes are computed in float32. Load it with dtype='float32'."
-            raise VitvizError(f"Given {name} in {self.dtype}; {detail}")
+            raise VitvizError(
+                f"{name} computes in {self.dtype}; cosines with given classes are computed in float32. Load"
+                " it with dtype='float32'."
+            )
         classes = classes if scale is None else replace(classes, scale=scale)
         return self.with_runner(self.forward.with_classes(classes))
 
@@ -453,7 +455,7 @@ class Inspector(NotebookDisplay):
         """Return the model that made a trace; VitvizError if that was another checkpoint's."""
         if plain_name(trace.checkpoint) != plain_name(self.checkpoint.name):
             raise VitvizError(
-                f"Given a trace of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
-                f" {applied} applied. Ask the inspector that made it."
+                f"The trace is of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
+                f" {applied} applied. Use the inspector that made it."
             )
         return self.placed.at(trace.grid.pixels)

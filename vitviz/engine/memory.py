@@ -79,7 +79,7 @@ def require_memory(needed: int, device: torch.device, what: str, advice: str = S
     """Raise OutOfMemory, with both figures, if more than four fifths of the free memory are needed."""
     free = free_bytes(device)
     if free is not None and needed > 0.8 * free:
-        spare = "" if needed > free else ", a fifth of which is kept for the rest"
+        spare = "" if needed > free else ", a fifth of which is kept in reserve"
         raise OutOfMemory(
             f"{what} needs about {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free{spare}."
             f" {advice}"
@@ -95,11 +95,11 @@ def require_to_load(name: str, parameters: int | None, device: torch.device = CP
         return
     what = f"{name} with {parameters / 1e6:.3g} million parameters"
     advice = "Nothing was loaded. Choose a smaller checkpoint"
-    also = f"{advice}, or close what else fills the memory."
+    also = f"{advice}, or close other programs."
     require_memory(bytes_to_load(parameters), CPU, f"Loading {what}", also)
     if device.type == "cuda":
         there = f"{advice}, --precision bfloat16 or --device cpu."
-        require_memory(itemsize * parameters, device, f"Putting {what} on {device}", there)
+        require_memory(itemsize * parameters, device, f"Moving {what} to {device}", there)
 
 
 def is_shortage(error: BaseException) -> bool:

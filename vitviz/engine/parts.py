@@ -96,7 +96,7 @@ def final_norm(
     norms = [getattr(model, which, None) for which in ("norm", "fc_norm")]
     norm = next((norm for norm in norms if norm is not None and not isinstance(norm, nn.Identity)), None)
     if norm is None:
-        raise UnsupportedModel(f"{name} has no norm behind its last block. Look at its tokens as they are.")
+        raise UnsupportedModel(f"{name} has no norm after its last block. Use its tokens without a norm.")
     weights = next(model.parameters())
     with torch.no_grad():
         return norm(tokens.to(weights.device, weights.dtype)[None])[0].float().cpu()

@@ -23,8 +23,8 @@ from vitviz.traces.text_classes import plain_name
 from vitviz.traces.unicode import require_unicode
 
 NOT_WHOLE = (
-    "{name} cuts patches of {rows} x {cols} pixels: an input of {height} x {width} does not divide into them."
-    " The nearest size that does is {tall} x {wide}."
+    "{name} has patches of {rows} x {cols} pixels, which do not divide an input of {height} x {width}. The"
+    " nearest size that they divide is {tall} x {wide}."
 )
 
 
@@ -51,8 +51,10 @@ def requested_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> 
     try:
         height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
     except (TypeError, ValueError):
-        expected = f"expected the input's pixels, a number or (height, width), such as {own}"
-        raise VitvizError(f"Given size={quoted(size)}; {expected}.") from None
+        raise VitvizError(
+            f"size={quoted(size)} is not valid; expected the input's pixels, a number or (height, width),"
+            f" such as {own}."
+        ) from None
     return height, width
 
 
@@ -119,7 +121,7 @@ class PlacedModel:
         twin = copy.copy(self)
         name = plain_name(self.checkpoint.name)
         twin.checkpoint, tokens = replace(self.checkpoint, name=name), tracing.grid_of(twin.model).tokens
-        with memory_guard(self.device, f"Giving {name} its classes"):
+        with memory_guard(self.device, f"Setting the classes of {name}"):
             cosine.install_classes(twin.model, classes, name, tokens)
         twin.classes, twin.labels = classes, classes.labels
         return twin

@@ -25,9 +25,7 @@ from vitviz.traces.localized_text import LocalizedText, message_of, not_applicab
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
 PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
-UNREAD = "its attention pooling is a {kind}, which is not read"
-NO_SUM = "its classifier pools by {kind}, which is no weighted sum of tokens"
-NO_WAY = "its blocks are of the kind {kind}, whose way from head to residual stream is not known"
+NO_WAY = "its blocks are of the type {kind}, whose path from head to residual stream is not known"
 _known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]] = WeakKeyDictionary()
 _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
 CPU = torch.device("cpu")
@@ -84,18 +82,25 @@ def pooling_of(model: nn.Module) -> Pooling:
         return Pooling(*("class", ((0, 1),)) if class_only else ("distilled", ((0, 1), (1, 2))), norm, None)
     if isinstance(model, ClassAndMeanReadout):
         if fc_norm is not None:
-            raise _NotUnderstood(LocalizedText("a norm stands over class token and mean side by side"))
+            raise _NotUnderstood(LocalizedText("a norm is applied to class token and mean together"))
         return Pooling("class and average", ((0, 1), (prefix, None)), norm, None)
     if attention is not None:
         if not isinstance(attention, AttentionPoolLatent):
-            raise _NotUnderstood(LocalizedText(UNREAD, kind=type(attention).__name__))
+            given = type(attention).__name__
+            raise _NotUnderstood(
+                LocalizedText("its attention pooling is a {kind}, which is not supported", kind=given)
+            )
         first = 0 if include or not hasattr(model, "pool_include_prefix") else prefix
         return Pooling("attention", ((first, None),), norm, fc_norm, mean_latent=attention.pool == "avg")
     if kind == "token" or (kind == "" and getattr(model, "cls_token", None) is not None):
         return Pooling("class", ((0, 1),), norm, fc_norm)
     if kind in ("avg", ""):
         return Pooling("average", ((0 if include else prefix, None),), norm, fc_norm)
-    raise _NotUnderstood(LocalizedText(NO_SUM, kind=repr(kind)))
+    raise _NotUnderstood(
+        LocalizedText(
+            "its classifier pools by {kind}, which is not a weighted sum of tokens", kind=repr(kind)
+        )
+    )
 
 
 def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
@@ -113,7 +118,7 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
     heads = [head, model.head_dist] if pooling.kind == "distilled" else [head]
     if not all(isinstance(head, nn.Linear) for head in heads):
         kind = type(head).__name__
-        raise _NotUnderstood(LocalizedText("its classifier is a {kind} and no linear map", kind=kind))
+        raise _NotUnderstood(LocalizedText("its classifier is a {kind}, not a linear map", kind=kind))
     weights, factor = [frozen_copy(head.weight) for head in heads], 1 / len(heads)
     zeros = torch.zeros(len(weights[0]))
     biases = [zeros if head.bias is None else frozen_copy(head.bias) for head in heads]
@@ -134,7 +139,7 @@ def projection_of(block: nn.Module) -> Projection:
     attention = block.attn
     inner, gate = norm_of(getattr(attention, "norm", None)), getattr(attention, "gate", None)
     if inner is not None and gate is not None:
-        raise _NotUnderstood(LocalizedText("its attention has a norm and a gate, one behind the other"))
+        raise _NotUnderstood(LocalizedText("its attention has a norm and a gate in sequence"))
     post = norm_of(block.norm1) if kind in POST_NORM else None
     scale = scale_of(getattr(block, "ls1", getattr(block, "gamma_1", None)))
     weight, bias = map(frozen_copy, (attention.proj.weight, attention.proj.bias))
@@ -194,7 +199,9 @@ def norm_of(module: nn.Module | None) -> Norm | None:
     if isinstance(module, (RmsNorm, RmsNormFp32, nn.RMSNorm)):
         eps = torch.finfo(torch.float32).eps if module.eps is None else module.eps
         return Norm(frozen_copy(module.weight), None, eps, centred=False)
-    raise _NotUnderstood(LocalizedText("it norms by {kind}, which is not known", kind=type(module).__name__))
+    raise _NotUnderstood(
+        LocalizedText("it normalises by {kind}, which is not known", kind=type(module).__name__)
+    )
 
 
 def scale_of(part: nn.Module | nn.Parameter | None) -> Tensor | None:

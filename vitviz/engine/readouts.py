@@ -47,8 +47,8 @@ def _name(model: nn.Module, grid: Grid, name: str) -> str:
     if not kind:
         if getattr(model, "num_classes", 0):
             raise UnsupportedModel(
-                f"The classifier of {name} reads every token by itself (its global_pool is empty), so there"
-                " is no one answer to a picture. Choose a model whose tokens are pooled, such as by"
+                f"The classifier of {name} reads every token separately (its global_pool is empty), so an"
+                " image has no single prediction. Choose a model whose tokens are pooled, such as by"
                 " global_pool 'token' or 'avg'."
             )
         return "none"
@@ -92,11 +92,15 @@ def check_readout(model: nn.Module, readout: Readout, grid: Grid, name: str) -> 
         expected = getattr(model, "fc_norm", nn.Identity())(readout.y(tokens)).float()
         features = model.forward_head(tokens, pre_logits=True).float()
     tolerance = 1e-4 if weights.dtype == torch.float32 else 0.05
-    same = features.shape == expected.shape
-    if not same or not (features - expected).abs().max() <= tolerance * features.abs().max():
-        detail = f"it is not the {quoted(readout.name)} that its settings say"
-        advice = "vitviz shows no map rather than a wrong one. Choose a plain Vision Transformer."
-        raise UnsupportedModel(f"What the classifier of {name} reads cannot be told: {detail}. {advice}")
+    if (
+        features.shape != expected.shape
+        or not (features - expected).abs().max() <= tolerance * features.abs().max()
+    ):
+        raise UnsupportedModel(
+            f"The classifier of {name} does not read the {quoted(readout.name)} that its settings state, so"
+            " what it reads is unknown. vitviz shows no map rather than a wrong one. Choose a plain Vision"
+            " Transformer."
+        )
 
 
 def readout_weights(

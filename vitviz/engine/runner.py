@@ -120,8 +120,8 @@ class ForwardRunner:
                 milliseconds = 1000 * (time.perf_counter() - start)
             if not finite:
                 raise VitvizError(
-                    f"{name} computed numbers that are not finite, so there is nothing true to show. Its"
-                    f" weights are damaged, or too large for {placed.dtype}."
+                    f"{placed.checkpoint.name} computed values that are not finite, so no result is shown."
+                    f" Its weights are damaged, or too large for {placed.dtype}."
                 )
             readout = self._readout(model, kept)
             read = readouts.readout_weights(model, readout, recording.tokens[-1])
@@ -144,7 +144,7 @@ class ForwardRunner:
     def _looking(self, size: tuple[int, int]) -> AbstractContextManager[None]:
         """Raise OutOfMemory, naming checkpoint and input size, if memory runs out in the `with`."""
         placed = self.placed
-        what = f"Looking into {placed.checkpoint.name} at {size[0]} x {size[1]} pixels"
+        what = f"Inspecting {placed.checkpoint.name} at {size[0]} x {size[1]} pixels"
         return memory_guard(placed.device, what)
 
     def _readout(self, model: nn.Module, kept: tuple[int, ...] | None = None) -> Readout:

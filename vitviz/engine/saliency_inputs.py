@@ -33,8 +33,7 @@ from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
 NO_CLASSIFIER = (
-    "{checkpoint} has no classifier, so no class can be asked about; hand in a direction of what is read"
-    " instead."
+    "{checkpoint} has no classifier, so it has no classes; pass a direction of the readout instead."
 )
 
 
@@ -50,8 +49,8 @@ def score_function(model: nn.Module, trace: Trace, target: TargetLike) -> Callab
         read = model.forward_head(model.forward_features(pixels), pre_logits=True)
         if target.shape != read.shape[1:] or not target.is_floating_point():
             raise VitvizError(
-                f"Given a direction of shape {tuple(target.shape)} for {trace.checkpoint}; expected"
-                f" {read.shape[1]} real numbers."
+                f"The direction has the shape {tuple(target.shape)}; for {trace.checkpoint}, {read.shape[1]}"
+                " real numbers are expected."
             )
         return read @ target.to(read)
 
@@ -81,13 +80,13 @@ class _Handing:
 
 GradientCache = Callable[[str, Callable[[], Gradients]], Gradients]  # caches a pass by name
 
-NO_NORM = "no norm stands before the last block's attention, and behind it no patch has a gradient"
-UNSEEN = "it attends in a way that no gradient was seen of; choose another method"
+NO_NORM = "no norm precedes the last block's attention, and after it no patch has a gradient"
+UNSEEN = "no gradient was found for its attention; choose another method"
 OTHERWISE = (
-    "{checkpoint} answers {found} with its attention computed in the open, and {answer} otherwise, so its"
-    " gradients are not those of the answer. vitviz shows no map rather than a wrong one."
+    "{checkpoint} outputs {found} with explicit attention and {answer} with fused attention, so its"
+    " gradients are not those of the prediction. vitviz shows no map rather than a wrong one."
 )
-FLOAT32 = "Given {checkpoint} in {dtype}; maps are computed in float32. Load it with dtype='float32'."
+FLOAT32 = "{checkpoint} computes in {dtype}; maps are computed in float32. Load it with dtype='float32'."
 
 _BATCH = 8  # images at a time, on a path or with patches removed
 # of the largest logit: allowed difference between a pass with explicit attention and the trace
@@ -288,6 +287,6 @@ class SaliencyInputs:
         tokens, width = self.trace.tokens[0].shape
         layers, heads = len(self.trace.layers), self.trace.layers[0].heads
         needed = gradients.bytes_of_gradients(layers, heads, tokens, width, attentions, batch)
-        what = f"The gradient of {self.trace.checkpoint}'s answer at {tokens} tokens"
-        advice = "Choose a smaller size, or a method that takes no gradient."
+        what = f"The gradient of {self.trace.checkpoint}'s prediction at {tokens} tokens"
+        advice = "Choose a smaller size, or a method without gradients."
         memory.require_memory(needed, self.inspector.device, what, advice)

@@ -32,10 +32,11 @@ _FAMILIES = {  # whole words of a file's name, without version -> normalisation
 }  # fmt: skip
 _SAID_IN_WORDS = {
     "heads": "its number of heads", "normalisation": "its mean and deviation", "crop_pct": "its crop",
-    "interpolation": "how its pictures are resized", "activation": "its activation",
-    "epsilon": "its norms' epsilon", "mapping": "what its tensors are", "pool": "what its classifier reads",
-    "block": "where its norms stand", "weights": "which of its sets of weights to show",
-    "head_type": "what its one output is",
+    "interpolation": "how its images are resized", "activation": "its activation",
+    "epsilon": "its norms' epsilon", "mapping": "the names of its tensors",
+    "pool": "what its classifier reads",
+    "block": "the positions of its norms", "weights": "which of its sets of weights to show",
+    "head_type": "the meaning of its single output",
 }  # fmt: skip
 
 
@@ -100,8 +101,9 @@ def assumption_warning(name: str, assumed: Sequence[Assumption]) -> str:
     settings = [assumption for assumption in assumed if assumption.taken]
     parts = [f"{_SAID_IN_WORDS[setting.name]} ({setting.taken.replace('&', ', ')})" for setting in settings]
     if len(settings) < len(assumed):
-        parts.append("what its tensors are (told from names and shapes)")
+        parts.append("the names of its tensors (inferred from names and shapes)")
     return (
-        f"{name} does not say {', '.join(parts)}; what stands in brackets was assumed. Pictures of it rest"
-        " on that: say it as arguments of vitviz.load, or in a config.json beside the file."
+        f"{name} does not specify {', '.join(parts)}. The values in brackets were assumed, and all results"
+        " depend on them. Pass the right values to vitviz.load, or write them into a config.json beside the"
+        " file."
     )

@@ -42,7 +42,7 @@ _ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # relative to the largest o
 _APART = 10.0  # required ratio of the runner-up's error to the best one's
 _EPSILONS = (1e-6, 1e-5, 1e-12)
 _HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads", "n_head")
-_NAME_IT = "Hand over a mapping of its tensors' names (mapping='file.toml'), or a timm model."
+_NAME_IT = "Pass a mapping of its tensor names (mapping='file.toml'), or a timm model."
 
 
 def loaded_of(
@@ -55,8 +55,10 @@ def loaded_of(
     """
     found = {key: value for key, value in (found or {}).items() if value is not None}
     if found and mapping is not None:
-        detail = "a module with a mapping is read as a timm model"
-        raise VitvizError(f"Given mapping and {next(iter(found))}; {detail}.")
+        raise VitvizError(
+            f"Both mapping and {next(iter(found))} were given. A module with a mapping is read as a timm"
+            " model; leave one of them out."
+        )
     try:
         if not found or not isinstance(model, nn.Module):
             return verified_copy(model, given, size, name, mapping)
@@ -91,8 +93,8 @@ def verified_copy(
     """
     if not isinstance(model, nn.Module):
         raise VitvizError(
-            f"Given a {type(model).__name__}; expected a timm model, a transformers model or a PyTorch module"
-            " (for a file or a name there is vitviz.load)."
+            "Expected a timm model, a transformers model or a PyTorch module, but got a"
+            f" {type(model).__name__}. For a file or a name, call vitviz.load."
         )
     inner = _unwrapped(model)
     kind = type(inner).__name__
@@ -148,9 +150,8 @@ def _require_weights(model: nn.Module, kind: str) -> None:
     empty = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if empty:
         raise UnsupportedModel(
-            f"{len(empty)} parameters of {kind}, such as {empty[0]}, are on the device meta and hold no"
-            " numbers. Load the weights before vitviz looks, without off-loading them"
-            " (accelerate's device_map or cpu_offload)."
+            f"{len(empty)} parameters of {kind}, such as {empty[0]}, are on the meta device and have no"
+            " values. Load the weights first, without off-loading (accelerate's device_map or cpu_offload)."
         )
 
 
@@ -164,14 +165,14 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     record = dict(getattr(model, "pretrained_cfg", None) or {})
     if not record and given.mean is None:
         raise VitvizError(
-            f"{type(model).__name__} has no configuration of timm's that would tell how pictures are"
-            " normalised; expected mean=… and std=…, of values from 0 to 1."
+            f"{type(model).__name__} has no timm configuration with the normalisation of its input. Pass"
+            " mean=… and std=…, for pixel values from 0 to 1."
         )
     architecture = str(record.get("architecture") or type(model).__name__)
     modules = (base.__module__ for base in type(model).__mro__)
     if next(module for module in modules if module.startswith("timm.")).rpartition(".")[2] not in FAMILIES:
         require_plain(architecture)  # raises with the reason if timm has this name
-        raise UnsupportedModel(f"{architecture} is no plain Vision Transformer.")
+        raise UnsupportedModel(f"{architecture} is not a plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
     size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
     copied = copies.placed_copy(model, memory.CPU, torch.float32, own=True)
@@ -179,8 +180,9 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
     _forget_training(copied)
     copied = naflex.to_plain_vit(copied, tuple(size), architecture)
     data = {**record, "input_size": (channels_of(copied), *size)}
-    labels = timm_config.labels_of(record, model.num_classes, str(data.get("tag") or ""))
-    notes = [] if given.mean else ["Its mean and deviation are those of its timm configuration."]
+    tag = str(data.get("tag") or "")
+    labels = timm_config.labels_of(record, model.num_classes, tag)
+    notes = [] if given.mean else ["Mean and deviation are those of its timm configuration."]
     notes += timm_config.inactive_settings_note(record)
     return FilledModel(copied, architecture, data, notes=tuple(notes), labels=labels)
 
@@ -221,8 +223,8 @@ def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
     error = output_difference(taken.model, size, reference_outputs(model, size, kind))
     if not error <= tolerance(model):
         raise UnsupportedModel(
-            f"{kind} answers otherwise than its copy, by {error:.2g} of the largest answer: hooks, adapters"
-            " or code of its own change what it computes. Nothing is shown of it."
+            f"The output of {kind} differs from that of its timm copy, by {error:.2g} of the largest value:"
+            " hooks, adapters or custom code change what it computes. No result is shown for it."
         )
 
 
@@ -270,8 +272,8 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
         raise
     except Exception as error:  # user code
         raise UnsupportedModel(
-            f"{kind} cannot be asked for an answer to a batch of two pictures of {size[1]} x {size[2]}"
-            f" pixels: {first_line(error)}."
+            f"{kind} cannot process a batch of two images of {size[1]} x {size[2]} pixels:"
+            f" {first_line(error)}."
         ) from error
     for key in ("logits", "last_hidden_state"):
         if isinstance(getattr(output, key, None), Tensor):
@@ -279,8 +281,7 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
     if isinstance(output, tuple | list):
         output = next((value for value in output if isinstance(value, Tensor)), None)
     if not isinstance(output, Tensor) or output.ndim not in (2, 3):
-        expected = "where scores of classes were expected"
-        raise UnsupportedModel(f"{kind} answers with a {type(output).__name__}, {expected}.")
+        raise UnsupportedModel(f"{kind} returns a {type(output).__name__}; expected class scores.")
     return output.detach().to("cpu", torch.float32)
 
 
@@ -309,8 +310,10 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
     def theirs(size: tuple[int, int, int]) -> Tensor:
         answers = reference_outputs(model, size, kind)
         if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
-            reason = "so what it computes cannot be proven. Look once its head has been trained."
-            raise VitvizError(f"{kind} answers the same to every picture, {reason}")
+            raise VitvizError(
+                f"{kind} gives the same output for every image, so its computation cannot be verified. Try"
+                " again once its head is trained."
+            )
         return answers
 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
@@ -326,19 +329,19 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
             if best[0][0] <= limit:
                 break
     if not best:
-        raise UnsupportedModel(f"{kind} could not be built as a plain Vision Transformer. {_NAME_IT}")
+        raise UnsupportedModel(f"{kind} could not be rebuilt as a plain Vision Transformer. {_NAME_IT}")
     (error, taken, heads), rest = best[0], best[1:]
     if error > limit:
         raise UnsupportedModel(
-            f"{kind} computes otherwise than a plain Vision Transformer with these weights: of {len(best)}"
-            f" that were tried, the nearest one's answers are off by {error:.2g} of the largest. Nothing is"
-            " shown of it."
+            f"{kind} does not compute as a plain Vision Transformer with these weights does: {len(best)}"
+            f" variants were tried, and the output of the nearest one differs by {error:.2g} of the largest"
+            " value. No result is shown for it."
         )
     rival = next((one for one in rest if one[2] != heads), None)
     if rival is not None and rival[0] < _APART * max(error, 1e-9):
         raise VitvizError(
-            f"{kind} answers alike with {heads} and with {rival[2]} heads, as hardly trained weights do. Say"
-            " heads=…"
+            f"{kind} gives the same output with {heads} and with {rival[2]} heads, as barely trained weights"
+            " do. Pass heads=…"
         )
     return replace(taken, head_type=settings.head_type)
 
@@ -349,7 +352,7 @@ def _nearest_first(
 ) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
     """Return (error, model, heads) of the best plain ViT for each number of heads, smallest error first."""
     candidates = []
-    notes = (f"Its tensors were named by this mapping:\n{to_toml(mapping)}",) if mapping else ()
+    notes = (f"Its tensors were read with this mapping:\n{to_toml(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
         translated = named.translated(tensors, kind) if named else dict(tensors)
@@ -359,7 +362,7 @@ def _nearest_first(
             raise UnsupportedModel(f"{error} {_NAME_IT}") from error
         build = partial(timm.create_model, entry, pretrained=False)
         ours = build_empty(build, kind, translated, **args)
-        fill_weights(ours, translated, kind, f"what its tensors tell ({entry})")
+        fill_weights(ours, translated, kind, f"what its tensors show ({entry})")
         ours = ours.eval().requires_grad_(False)
         size = args["in_chans"], *args["img_size"]
         data = {"input_size": size, "interpolation": "bicubic", "crop_pct": 1.0}
@@ -406,9 +409,9 @@ def _proposed(tensors: Mapping[str, Tensor], kind: str) -> NameMap:
     open_ = [*proposal.open, *(name for name in proposal.missing if not name.startswith("patch_order"))]
     if open_:
         raise UnsupportedModel(
-            f"{kind} names its tensors in its own way, and shapes leave more than one possibility for"
+            f"{kind} uses its own tensor names, and their shapes are ambiguous for"
             f" {', '.join(open_[:4])}{f' and {len(open_) - 4} more' if len(open_) > 4 else ''}. {_NAME_IT}"
-            f" What could be told:\n{to_toml(proposal.mapping)}"
+            f" Inferred so far:\n{to_toml(proposal.mapping)}"
         )
     return proposal.mapping
 

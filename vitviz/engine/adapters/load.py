@@ -30,7 +30,7 @@ from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, HubError
 from vitviz.traces.head_type import require_head_type
 
-_AGAIN = "Wait until it has been written, and choose it again."
+_AGAIN = "Wait until the file is complete, then choose it again."
 
 
 @in_float32()
@@ -90,7 +90,7 @@ def load(
     tensors, notes, sets = read_tensors(files.weights, overrides.weights)
     if not files_unchanged(replace(checkpoint, identity=identity)):
         raise CheckpointError(
-            f"{checkpoint.name} was overwritten while it was read, and nothing was loaded. {_AGAIN}"
+            f"{checkpoint.name} was overwritten while it was being read, and nothing was loaded. {_AGAIN}"
         )
     require_real(tensors, checkpoint.name)
     checkpoint, files, tensors, merged = _on_its_base(checkpoint, files, tensors, folder, weighed)
@@ -171,16 +171,16 @@ def _require_reasonable(found: FilledModel, name: str) -> None:
     size = tuple(found.data["input_size"][-2:])
     if not all(isinstance(side, int) and 0 < side <= limits.SIDE for side in size):
         raise CheckpointError(
-            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels; expected is up to"
-            f" {limits.SIDE:,} a side. Correct it."
+            f"{name}: its config.json specifies an input of {size[0]} x {size[1]} pixels; at most"
+            f" {limits.SIDE:,} a side are accepted. Correct it."
         )
     embedding = getattr(found.model, "patch_embed", None)
     own = getattr(embedding, "img_size", None)
     strict = getattr(embedding, "strict_img_size", False) and "processor" not in found.data
     if own is not None and strict and tuple(own) != size:
         raise CheckpointError(
-            f"{name}: its config.json asks for an input of {size[0]} x {size[1]} pixels, and its model was"
-            f" made for {own[0]} x {own[1]}. Correct its input_size or img_size."
+            f"{name}: its config.json specifies an input of {size[0]} x {size[1]} pixels, but its model was"
+            f" built for {own[0]} x {own[1]}. Correct its input_size or img_size."
         )
 
 
@@ -196,7 +196,7 @@ def require_real(tensors: Mapping[str, Tensor], name: str) -> None:
         kind = str(tensors[wrong[0]].dtype).removeprefix("torch.")
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise CheckpointError(
-            f"{name} holds {wrong[0]}{others} as {kind} numbers, where weights in floating point were"
-            " expected. Integers are what quantised or wrongly converted weights look like: save the model's"
-            " own float32, float16 or bfloat16 weights."
+            f"{name} stores {wrong[0]}{others} as {kind} numbers; expected floating point. Quantised or"
+            " wrongly converted weights look like this. Save the model's own float32, float16 or bfloat16"
+            " weights."
         )

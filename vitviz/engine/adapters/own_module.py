@@ -63,14 +63,16 @@ def loaded_own(
     _prove(own, noise, kind)
     call = recording.calls[0][0]
     own.findings = {
-        "module": f"{kind}, {'as it stands, in place' if in_place else 'a float32 copy'}",
+        "module": f"{kind}, {'used in place' if in_place else 'a float32 copy'}",
         "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}",
-        "attention": f"{call.q.shape[1]} heads of {call.q.shape[-1]}"
-        f"{'' if call.mask is None else ', with a bias'}, proven in every block",
-        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, by changing each",
+        "attention": f"{call.q.shape[1]} heads of"
+        f" {call.q.shape[-1]}{'' if call.mask is None else ', with a bias'}, verified in every"
+        " block",
+        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, found by changing"
+        " each patch",
         "patch embedding": embedding or "not found",
-        "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by their number)",
-        "output": "no scores of classes" if logits is None else f"{own.num_classes} numbers",
+        "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by number)",
+        "output": "no class scores" if logits is None else f"{own.num_classes} numbers",
         "not known": "readout, norms, MLPs: no attribution, ablation or gradient",
     }
     data = given.data({"input_size": (channels, *size), "interpolation": "bicubic", "crop_pct": 1.0})
@@ -79,7 +81,8 @@ def loaded_own(
     checkpoint = Checkpoint(
         own.name, None, "memory", "", (channels, *size),
         sum(parameter.numel() for parameter in module.parameters()),
-        note="This module was looked into as it is; describe() lists what was found.",
+        note="This module has no timm equivalent and is inspected directly; describe() lists what was"
+             " found.",
     )  # fmt: skip
     return Loaded(checkpoint, own, Preprocessing.from_config(data), tuple(given.labels or ()), head_type)
 
@@ -99,8 +102,8 @@ def require_normalised(given: Overrides, kind: str) -> None:
     """Raise VitvizError if the user did not state mean and std."""
     if not given.normalised:
         raise VitvizError(
-            f"{kind} does not tell how its pictures were normalised; expected mean=… and std=…, of values"
-            " from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
+            f"{kind} does not specify the normalisation of its input. Pass mean=… and std=…, for pixel"
+            " values from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
         )
 
 
@@ -115,8 +118,8 @@ def classifier_type(
         raise VitvizError(f"Given {len(labels)} labels; {kind} has {classes} classes.")
     if head_type is None and classes == 1:
         raise VitvizError(
-            f"{kind} has one output and does not tell what it is; expected head_type='sigmoid' for the logit"
-            " of a yes or no, or head_type='value' for a regression."
+            f"{kind} has one output of unknown meaning. Pass head_type='sigmoid' if it is the logit of a yes"
+            " or no, or head_type='value' for a regression."
         )
     require_head_type(head_type or "softmax", classes, kind)
     return head_type or "softmax"
@@ -145,12 +148,15 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
         try:
             return path, list(model.get_submodule(path).children())
         except AttributeError:
-            advice = f"Its runs are {_describe(_runs(model))}."
-            raise VitvizError(f"{kind} has no module blocks={quoted(path)}. {advice}") from None
+            raise VitvizError(
+                f"{kind} has no module blocks={quoted(path)}. Its sequences of equal modules are"
+                f" {_describe(_runs(model))}."
+            ) from None
     runs = _runs(model)
     if not runs:
         raise UnsupportedModel(
-            f"{kind} has no run of equal modules that could be transformer blocks. Name them by blocks='…'."
+            f"{kind} has no sequence of equal modules that could be transformer blocks. Pass their path as"
+            " blocks='…'."
         )
     sizes = {
         path: (len(run), sum(one.numel() for part in run for one in part.parameters()))
@@ -158,8 +164,10 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
     }  # fmt: skip
     largest = {path: run for path, run in runs.items() if sizes[path] == max(sizes.values())}
     if len(largest) > 1:
-        advice = f"Say which are its blocks: blocks={quoted(next(iter(largest)))}."
-        raise VitvizError(f"{kind} has several runs of equal modules: {_describe(largest)}. {advice}")
+        raise VitvizError(
+            f"{kind} has several sequences of equal modules: {_describe(largest)}. Pass the path of its"
+            f" blocks: blocks={quoted(next(iter(largest)))}."
+        )
     return next(iter(largest.items()))
 
 
@@ -219,15 +227,17 @@ def _grid(
         if rows * cols and 0 <= tokens - rows * cols <= _MOST_PREFIX:
             break
     else:
-        reason = "which no grid of square patches gives. Say patch=(height, width), or another size=…."
-        raise UnsupportedModel(f"{kind} has {tokens} tokens at {height} x {width} pixels, {reason}")
+        raise UnsupportedModel(
+            f"{kind} has {tokens} tokens for {height} x {width} pixels, which fits no grid of square"
+            " patches. Pass patch=(height, width), or another size=…."
+        )
     order = _order(own, noise, rows, cols)
     before = tokens - rows * cols
     if sorted(order) != list(range(tokens)):
         raise UnsupportedModel(
-            f"{kind} has {tokens} tokens at its first block, but they do not each belong to one patch of a"
-            f" grid of {rows} x {cols}: some patches are left out, merged or mixed. Patches of another shape"
-            " are said by patch=(height, width)."
+            f"{kind} has {tokens} tokens at its first block, but they do not correspond one to one to a grid"
+            f" of {rows} x {cols} patches: some patches are dropped, merged or mixed. If patches are not"
+            " square, pass patch=(height, width)."
         )
     if prefix is None:
         registers = [f"register {number + 1}" for number in range(before)]

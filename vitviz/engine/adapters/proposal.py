@@ -273,10 +273,10 @@ def _telling_part(part: tuple[str, Shape]) -> str:
 
 
 BOTH = (
-    "{name} holds both towers as open_clip saves them, and nothing that says which of timm's architectures"
-    " the picture's is. Put a config.json beside them that does, such as"
-    ' {{"architecture": "vit_base_patch16_clip_224.laion2b", "num_classes": 512}}, with as many numbers as a'
-    " picture's embedding has (0 where no projection ends the tower, as in SigLIP)."
+    "{name} holds both towers as open_clip saves them, but not which timm architecture the image tower is."
+    ' Add a config.json such as {{"architecture": "vit_base_patch16_clip_224.laion2b", "num_classes":'
+    " 512}}, where num_classes is the size of an image embedding (0 if the tower has no final projection,"
+    " as in SigLIP)."
 )
 # A name specific to timm; `patch_embed`, `cls_token` and `pos_embed` are common in other code.
 _MARK = "blocks.0.attn.qkv.weight"
@@ -298,8 +298,8 @@ class MappedModel:
             answer = model.eval()(torch.zeros(1, *data["input_size"]))
         if not answer.isfinite().all():
             raise CheckpointError(
-                f"{name} names its tensors in its own way, and with the mapping that was proposed its"
-                " answer is not finite. Write a mapping file beside it."
+                f"{name} uses its own tensor names, and with the proposed mapping its output is not finite."
+                " Write a mapping file beside it."
             )
 
 
@@ -314,15 +314,16 @@ def in_timms_names(
     mapping, name = mapping_beside(files.weights), checkpoint.name
     path = mapping_file(files.weights).name
     if mapping is not None:
-        own = MappedModel(mapping.given, (f"Its tensors are named by {path}.",))
-        return mapping.translated(tensors, name), own
+        return mapping.translated(tensors, name), MappedModel(
+            mapping.given, (f"Its tensor names are mapped by {path}.",)
+        )
     if files.config or checkpoint.architecture or google.is_google(tensors) or _MARK in tensors:
         return tensors, MappedModel()
     if contrastive.has_both_towers(tensors):
         raise CheckpointError(BOTH.format(name=name))
     proposal = propose_mapping(tensors)
     if proposal.complete:
-        note = "Its tensors are named in their own way; a mapping was proposed."
+        note = "It uses its own tensor names; a mapping was proposed."
         own = MappedModel(
             proposal.mapping.given, (f"{note} Save it as {path} to keep it.",), (Assumption("mapping"),)
         )
@@ -332,9 +333,8 @@ def in_timms_names(
     if not any(".attn." in ours for ours in (*proposal.mapping.names.values(), *proposal.mapping.stack)):
         return tensors, MappedModel()  # not like a ViT; the next reader reports that
     raise CheckpointError(
-        f"{name} holds a Vision Transformer under names of its own, and their shapes leave more than one"
-        f" possibility for {', '.join((*proposal.open, *proposal.missing)[:4])}. Load the file into your own"
-        " class and pass that model to vitviz.Inspector.of, or name timm's architecture"
-        f" (architecture='vit_…'). Or write {path} beside it (docs/own-models.md); this much could be"
-        f" told:\n{to_toml(proposal.mapping)}"
+        f"{name} holds a Vision Transformer with its own tensor names, and their shapes are ambiguous for"
+        f" {', '.join((*proposal.open, *proposal.missing)[:4])}. Load the file into your own class and pass"
+        " that model to vitviz.Inspector.of, or name the timm architecture (architecture='vit_…'). Or write"
+        f" {path} beside it (docs/own-models.md). Inferred so far:\n{to_toml(proposal.mapping)}"
     )

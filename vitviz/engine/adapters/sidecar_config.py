@@ -48,8 +48,10 @@ def config_of(
         args["act_layer"] = activation_name(getattr(block.mlp, "act", None))
         args |= {"global_pool": model.global_pool, "pool_include_prefix": model.pool_include_prefix}
     if not args or args["act_layer"] is None or "mlp_layer" in args:
-        advice = "Write its config.json in timm's form yourself: architecture, model_args, pretrained_cfg."
-        raise CheckpointError(f"{name} has parts that its tensors alone do not describe. {advice}")
+        raise CheckpointError(
+            f"{name} has parts that its tensors do not fully describe. Write a config.json in timm's form:"
+            " architecture, model_args, pretrained_cfg."
+        )
     pictures = {
         "input_size": [preprocessing.channels, *preprocessing.size],
         "mean": list(preprocessing.mean), "std": list(preprocessing.std),
@@ -79,10 +81,10 @@ def write_config(
     place, weights = Path(checkpoint.location), weights_of(checkpoint)
     if checkpoint.source != "local" or weights is None or not weights.is_file():
         raise CheckpointError(
-            f"{checkpoint.name} is no file of this machine, beside which a config could be kept."
+            f"{checkpoint.name} is not a file on this machine, so no config can be saved beside it."
         )
     if config_beside(weights):
-        raise CheckpointError(f"{checkpoint.name} has a config.json already. Say there what it leaves open.")
+        raise CheckpointError(f"{checkpoint.name} already has a config.json. Add the missing settings there.")
     _, overrides = split_name(checkpoint.name)
     path = place / "config.json" if place.is_dir() else weights.with_name(f"{file_stem(weights)}.config.json")
     content = config_of(checkpoint, model, preprocessing, labels, head_type)

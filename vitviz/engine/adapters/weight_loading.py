@@ -80,7 +80,7 @@ def load_weights_into(
 
 def _shaped(name: str) -> AbstractContextManager[None]:
     """Convert errors of code that reads tensor shapes to CheckpointError."""
-    wrong = f"{name}: its tensors are named like a Vision Transformer's but shaped otherwise ({{why}})."
+    wrong = f"{name}: its tensors are named like a Vision Transformer's but have other shapes ({{why}})."
     return refusing(f"{wrong} Save them again.", IndexError, TypeError, ValueError, RuntimeError)
 
 
@@ -107,7 +107,7 @@ def _by_name(
     notes = [f"timm resampled {', '.join(resampled)} to the size of {architecture}."] if resampled else []
     if changes:
         words = ", ".join(f"{_WORDS[key]} {value}" for key, value in changes.items())
-        notes.append(f"Otherwise than {architecture}, as the file wants it: {words}.")
+        notes.append(f"Changed from {architecture}, as the file requires: {words}.")
     size = tuple(changes.get("img_size", record["input_size"][-2:]))
     model = to_plain_vit(model, size, name)
     data = {**record, "input_size": (record["input_size"][0], *size)}
@@ -184,15 +184,20 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
         architecture, args, notes = inference.architecture_of(tensors, name, heads or told.heads)
     model = build_empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
     state, _ = _converted(tensors, model, architecture)
-    fill_weights(model, state, name, f"what its tensors tell ({architecture})")
+    fill_weights(model, state, name, f"what its tensors show ({architecture})")
     usual = "one half" if heads else assumptions.family_normalisation(tensors, name)
     if args["pre_norm"] and told.activation is None:
-        gelu = "GELU was assumed (OpenAI's CLIP uses QuickGELU)"
-        notes.append(f"The file does not tell its activation; {gelu}.")
-    if usual is None and not told.normalised:
-        notes.append("The file does not tell its normalisation; ImageNet's mean and deviation were assumed.")
-    elif not heads and not told.normalised:
-        notes.append(f"Its normalisation (mean and deviation) is that of its family: {usual}.")
+        notes.append(
+            "The file does not specify its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
+        )
+    if told.normalised:
+        pass  # stated by the user
+    elif usual is None:
+        notes.append(
+            "The file does not specify its normalisation; ImageNet's mean and deviation were assumed."
+        )
+    elif not heads:
+        notes.append(f"Its normalisation (mean and deviation) is the usual one of its family: {usual}.")
     data = {**assumptions.NORMALISATIONS[usual or "ImageNet"].said(), "interpolation": "bicubic"}
     size, crop = (args["in_chans"], *args["img_size"]), 0.9 if args["img_size"][0] >= 128 else 1.0
     data |= {"input_size": size, "crop_pct": crop}
@@ -246,8 +251,8 @@ def build_empty(build: Callable[..., nn.Module], name: str, tensors: Tensors, **
     limits.require_depth(changes.get("depth"), tensors, name)
     most = max(_BUILT, 2 * len(tensors))
     too_many = (
-        f"{name} describes a model that its file cannot fill: it has more than {most:,} tensors, and the file"
-        f" {len(tensors):,}{_size_arguments(changes)}. Correct its config.json or architecture."
+        f"{name} describes a model that its file cannot fill: the model has more than {most:,} tensors, the"
+        f" file {len(tensors):,}{_size_arguments(changes)}. Correct its config.json or architecture."
     )
     unbuilt = f"{name} describes a model that cannot be built: {{said}}."
     unbuilt += " Check its config.json or architecture."
@@ -257,7 +262,7 @@ def build_empty(build: Callable[..., nn.Module], name: str, tensors: Tensors, **
     if needed > 2 * available + _RESAMPLED_BY_TIMM:
         raise CheckpointError(
             f"{name} does not fit its config.json or architecture:"
-            f" {_first(_misfits(model.state_dict(), tensors))}. That asks for {needed:,}"
+            f" {_first(_misfits(model.state_dict(), tensors))}. The model needs {needed:,}"
             f" parameters{_size_arguments(changes)}, and the file has {available:,}. Name the architecture"
             " that it was trained with."
         )
@@ -285,10 +290,10 @@ def fill_weights(model: nn.Module, tensors: Mapping[str, Tensor], name: str, wha
     if misfits:
         raise CheckpointError(
             f"{name} does not fit {what}: {_first(misfits)}. Name the architecture that it was trained with,"
-            " or leave it out so that it is read from the tensors."
+            " or omit it, so that it is inferred from the tensors."
         )
     tables = sum(buffer.nbytes for buffer in model.buffers())
-    what, advice = f"What {name} looks up about its positions", "Choose a smaller input in its config.json."
+    what, advice = f"The position tables of {name}", "Choose a smaller input in its config.json."
     memory.require_memory(tables, memory.CPU, what, advice)
     model.to_empty(device="cpu")
     for module in model.modules():

@@ -19,20 +19,20 @@ FAMILIES = {
 }  # fmt: skip
 
 _TOGETHER = {  # reason for refusal -> timm's modules
-    "attends within windows of the picture, not over all of it": (
+    "attends within windows of the image, not over all of it": (
         "swin_transformer swin_transformer_v2 swin_transformer_v2_cr vision_transformer_sam hieradet_sam2"
         " gcvit maxxvit davit nest tiny_vit twins"
     ),
-    "shrinks its patch grid from stage to stage, so there is no one grid to draw on": (
+    "shrinks its patch grid from stage to stage, so there is no single grid to draw on": (
         "pit levit mvitv2 hiera coat pvt_v2 visformer vitamin mobilevit"
     ),
     "is the vision tower of a language model, whose layers vitviz does not know": (
         "gemma4_vit qwen3_vit deepseek_vit"
     ),
-    "mixes its heads before and after the softmax, and gives the class token layers of its own": "cait",
+    "mixes its heads before and after the softmax, and has separate layers for the class token": "cait",
     "blends its attention with a fixed map of positions after the softmax": "convit",
     "attends between channels, not between patches": "xcit",
-    "runs two branches with patches of two sizes": "crossvit",
+    "has two branches with patches of two sizes": "crossvit",
     "runs a second transformer inside each patch": "tnt",
     "attends with weights that are not made of queries and keys": "volo",
 }
@@ -56,10 +56,10 @@ def refusal(architecture: str) -> str | None:
     """
     module = timm_module(architecture)
     if _DIFFERENTIAL.match(architecture):
-        return "subtracts two attention maps from one another, so a head has no one map"
+        return "subtracts two attention maps from each other, so a head has no single map"
     if module in FAMILIES:
         return None
-    return _REASONS.get(module, f"has no attention over patches (timm's family {quoted(module)})")
+    return _REASONS.get(module, f"has no attention over patches (timm family {quoted(module)})")
 
 
 def require_plain(architecture: str) -> None:
@@ -72,7 +72,7 @@ def require_plain(architecture: str) -> None:
     architecture = architecture.partition(".")[0]
     if not timm.is_model(architecture):
         close = get_close_matches(architecture, architectures(), n=3, cutoff=0.5)
-        instead = f" Close to it: {', '.join(close)}." if close else ""
+        instead = f" Similar names: {', '.join(close)}." if close else ""
         raise CheckpointError(f"timm has no architecture {quoted(architecture)}.{instead}")
     if reason := refusal(architecture):
         advice = "Choose a plain Vision Transformer such as vit_base_patch16_224."

@@ -66,7 +66,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{_place(path)} is not valid JSON ({error}). Write it again.") from error
     if not isinstance(content, dict):
         kind = type(content).__name__
-        raise CheckpointError(f"{_place(path)} holds a {kind} where a JSON object was expected.")
+        raise CheckpointError(f"{_place(path)} holds a {kind}; expected a JSON object.")
     return content
 
 
@@ -88,13 +88,13 @@ def refusing(sentence: str, *kinds: type[Exception]) -> Iterator[None]:
 def refusing_malformed_config(name: str) -> AbstractContextManager[None]:
     """Convert errors of code that reads a malformed config to CheckpointError."""
     kinds = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
-    return refusing(f"{name}: its config.json cannot be understood ({{why}}). Correct it.", *kinds)
+    return refusing(f"{name}: its config.json cannot be read ({{why}}). Correct it.", *kinds)
 
 
 def refusing_permission_errors(name: str) -> AbstractContextManager[None]:
     """Convert PermissionError to CheckpointError, so that no other place is searched."""
-    right = "Give it the right to read the file and its folder."
-    return refusing(f"{name} may not be read: this program has no permission. {right}", PermissionError)
+    right = "Give this program permission to read the file and its folder."
+    return refusing(f"{name} cannot be read: permission denied. {right}", PermissionError)
 
 
 _PLAIN = re.compile(r"[\w-][\w.-]*")
@@ -119,8 +119,8 @@ def shard_names(index: Path) -> dict[str, set[str]]:
     for tensor, name in tensors.items():
         if not isinstance(name, str) or not _PLAIN.fullmatch(name) or not name.endswith(ending):
             raise CheckpointError(
-                f"{_place(index)} leads to {quoted(name)}, which was not opened: expected are names of"
-                f" {ending} files in its own folder, such as model-00001-of-00002{ending}."
+                f"{_place(index)} refers to {quoted(name)}, which was not opened: only {ending} files in the"
+                f" same folder are read, such as model-00001-of-00002{ending}."
             )
         names.setdefault(name, set()).add(tensor)
     return dict(sorted(names.items()))

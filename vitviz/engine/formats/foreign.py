@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable
 
 _MERGE = (
-    "Put the adapter_config.json that PEFT wrote beside it, or merge it into its model"
-    " (model.merge_and_unload()) and save that model"
+    "Put PEFT's adapter_config.json beside it, or merge it into its model (model.merge_and_unload()) and"
+    " save that model"
 )
 _CHOOSE = "Choose a plain Vision Transformer"
 # Pattern of a tensor's name -> what the file is, and what to do; the first that fits.
 _KINDS = {
-    r"\.lora_(A|B|embedding_[AB])\b": ("a LoRA adapter without its model", _MERGE),
+    r"\.lora_(A|B|embedding_[AB])\b": ("a LoRA adapter without its base model", _MERGE),
     r"(^|\.)layers\.\d+\.blocks\.\d+\.attn\.relative_position": (
         "a Swin Transformer, which attends within windows", _CHOOSE,
     ),
@@ -20,11 +20,11 @@ _KINDS = {
     r"(^|\.)layer[1-4]\.\d+\.conv\d\.": ("a ResNet, which has no attention over patches", _CHOOSE),
     r"(^|\.)(down_blocks|model\.diffusion_model)\.": ("a diffusion model", _CHOOSE),
     r"(^|\.)(vision_model|text_model)\.": (
-        "a CLIP or SigLIP model of transformers without its config.json",
+        "a transformers CLIP or SigLIP model without its config.json",
         "Put config.json and preprocessor_config.json of its folder beside it",
     ),
     r"(^|\.)(embed_tokens|wte|tok_embeddings)\.weight$": ("a language model", _CHOOSE),
-    r"(^|\.)exp_avg(_sq)?$": ("the state of an optimiser", "Save model.state_dict() instead"),
+    r"(^|\.)exp_avg(_sq)?$": ("an optimiser state", "Save model.state_dict() instead"),
 }  # fmt: skip
 
 

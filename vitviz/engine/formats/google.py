@@ -36,7 +36,7 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     layer and the classifier alone would give meaningless logits. Raises CheckpointError for an archive that
     `is_google`, but whose arrays are not shaped like Google's.
     """
-    wrong = f"{name} is named like one of Google's ViT archives, but its arrays are shaped otherwise"
+    wrong = f"{name} is named like one of Google's ViT archives, but its arrays have other shapes ({{why}})."
     # einops' error is a RuntimeError
     kinds = KeyError, ValueError, IndexError, RuntimeError
     with refusing(f"{wrong} ({{why}}). Download it again.", *kinds):
@@ -53,7 +53,7 @@ def _converted(arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int, li
     notes = []
     if "pre_logits/kernel" in own:
         own = {key: value for key, value in own.items() if not key.startswith(("pre_logits/", "head/"))}
-        notes.append("Its classifier was left out: it reads a representation layer that timm does not have.")
+        notes.append("Its classifier was dropped: it reads a representation layer that timm does not have.")
     stem_only = not any(key.startswith("block1/") for key in own)
     blocks: dict[str, dict[str, Tensor]] = {}
     tensors: dict[str, Tensor] = {}

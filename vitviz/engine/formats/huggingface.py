@@ -79,8 +79,10 @@ def to_timm(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
             continue
         new = timm_name(name)
         if new in renamed:
-            expected = f"where a {kind} model of timm's has one {new}. Choose another checkpoint."
-            raise CheckpointError(f"Its file holds both {theirs[new]} and {name}, {expected}")
+            raise CheckpointError(
+                f"Its file holds both {theirs[new]} and {name}, where timm's {kind} model has a single"
+                f" {new}. Choose another checkpoint."
+            )
         renamed[new], theirs[new] = value, name
     renamed = _joined(renamed)
     # timm builds DINOv3 from EVA, which names LayerScale as BEiT does
@@ -182,8 +184,9 @@ def _dinov2(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
 def _beit(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
     """Return timm's BEiT for transformers' settings; refuse activations and sizes that timm lacks."""
     if args.pop("act_layer") != "gelu":
-        detail = "timm's BEiT has gelu alone"
-        raise CheckpointError(f"{name} uses the activation {quoted(config['hidden_act'])}; {detail}.")
+        raise CheckpointError(
+            f"{name} uses the activation {quoted(config['hidden_act'])}; timm's BEiT supports gelu only."
+        )
     if args["img_size"][0] != args["img_size"][1]:
         raise CheckpointError(_NOT_SQUARE.format(name, *args["img_size"], "BEiT"))
     averaged = "fc_norm.weight" in tensors
@@ -210,8 +213,8 @@ def _dinov3(args: Args, config: Config, tensors: Tensors, name: str) -> Kind:
     wrong = [f"{key} {bool(config[key])}" for key, value in fixed.items() if bool(config[key]) != value]
     if wrong:
         raise CheckpointError(
-            f"{name} has {', '.join(wrong)}; timm's DINOv3 has biases everywhere but for the keys, "
-            "and those of queries and values only together. Choose one of the published models."
+            f"{name} has {', '.join(wrong)}; timm's DINOv3 has biases everywhere except for the keys, and"
+            " has those of queries and values only together. Choose one of the published models."
         )
     needed = "silu" if gated else "gelu"
     if args.pop("act_layer") != needed:
@@ -268,15 +271,19 @@ def builder(config: Config, tensors: Tensors, name: str) -> Built:
         reason = transformers_refusal(kind)
         if reason:
             raise UnsupportedModel(f"{name}: {kind} {reason}. Choose a plain Vision Transformer.")
-        detail = f"{', '.join(_BUILDERS)} are read. Convert it to timm's layout, or choose another."
-        raise CheckpointError(f"{name} is of transformers' type {quoted(kind)}; {detail}")
+        raise CheckpointError(
+            f"{name} has the transformers type {quoted(kind)}; {', '.join(_BUILDERS)} are supported. Convert"
+            " it to timm's layout, or choose another."
+        )
     activation, known = str(config.get("hidden_act", "gelu")), ", ".join(_ACTIVATIONS)
     if activation not in _ACTIVATIONS:
-        raise CheckpointError(f"{name} uses the activation {quoted(activation)}; {known} are read.")
+        raise CheckpointError(f"{name} uses the activation {quoted(activation)}; {known} are supported.")
     hidden = tensors.get("blocks.0.mlp.fc1.weight")
     if hidden is None:
-        detail = f"its file begins with {', '.join(list(tensors)[:3])}"
-        raise CheckpointError(f"{name} does not hold the weights of a {kind} model: {detail}.")
+        raise CheckpointError(
+            f"{name} does not hold the weights of a {kind} model: its first tensors are"
+            f" {', '.join(list(tensors)[:3])}."
+        )
     limits.require_depth(config["num_hidden_layers"], tensors, name)
     width = config["hidden_size"]
     patch = height_and_width(config.get("patch_size", 16))

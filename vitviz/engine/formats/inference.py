@@ -40,7 +40,7 @@ _SIZES = {
 }  # fmt: skip
 _MLP = ("blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
 _HOW_TO_TELL = (
-    "Name timm's architecture (architecture='vit_…'), or load the file into your own class and pass that"
+    "Name the timm architecture (architecture='vit_…'), or load the file into your own class and pass that"
     " model to vitviz.Inspector.of (docs/own-models.md)."
 )
 
@@ -61,13 +61,14 @@ def architecture_of(
             raise CheckpointError(f"{name} {kind}")
         first = ", ".join(list(tensors)[:3])
         raise CheckpointError(
-            f"{name} is not a plain ViT under timm's names (it begins with {first}). {_HOW_TO_TELL}"
+            f"{name} is not a plain ViT under timm's names (its first tensor is {first}). {_HOW_TO_TELL}"
         )
     width, channels, *patch = patches.shape
     heads, notes = _heads(tensors, width) if heads is None else (heads, [])
     if width % heads:
-        detail = f"its width of {width} does not divide into them"
-        raise CheckpointError(f"{name} cannot have {heads} heads: {detail}.")
+        raise CheckpointError(
+            f"{name} cannot have {heads} heads: its width of {width} is not divisible by that number."
+        )
     rows, no_embed_class = _grid(tensors, name)
     args: dict[str, Any] = {
         "embed_dim": width, "depth": depth, "num_heads": heads, "in_chans": channels,
@@ -115,24 +116,26 @@ def _heads(tensors: Mapping[str, Tensor], width: int) -> tuple[int, list[str]]:
     if counted is not None:
         return counted, []
     heads = _HEADS.get(width) or likely_heads(width)[0]
-    assumed = f"{heads} of {width // heads} dimensions were assumed"
-    return heads, [f"The file does not tell its number of heads; {assumed}."]
+    return heads, [
+        f"The file does not specify its number of heads; {heads} of {width // heads} dimensions were assumed."
+    ]
 
 
 def _grid(tensors: Mapping[str, Tensor], name: str) -> tuple[int, bool]:
     """Return the rows of the (square) grid, and True if the prefix tokens have no position embedding."""
     table = tensors.get("pos_embed")
     if table is None or table.ndim != 3:
-        reason = f"so its image size cannot be told. {_HOW_TO_TELL}"
-        raise CheckpointError(f"{name} has no table of absolute positions, {reason}")
+        raise CheckpointError(
+            f"{name} has no table of absolute positions, so its image size is unknown. {_HOW_TO_TELL}"
+        )
     prefix = sum(tensors[key].shape[1] for key in ("cls_token", "dist_token", "reg_token") if key in tensors)
     for counted, no_embed_class in ((prefix, False), (0, True)):
         rows = grid_side(table.shape[1], counted)
         if rows:
             return rows, no_embed_class and prefix > 0
     raise CheckpointError(
-        f"{name} has {table.shape[1]} positions, {prefix} of them for prefix tokens: no square grid."
-        f" {_HOW_TO_TELL}"
+        f"{name} has {table.shape[1]} positions, {prefix} of them for prefix tokens, which fits no square"
+        f" grid. {_HOW_TO_TELL}"
     )
 
 

@@ -22,8 +22,8 @@ def require_few(names: Sized, path: Path) -> None:
     """Raise CheckpointError if a file has more tensors than any Vision Transformer."""
     if len(names) > TENSORS:
         raise CheckpointError(
-            f"{path.name} names {len(names):,} tensors; expected are at most {TENSORS:,}, and a Vision"
-            " Transformer has some hundred. Save the model's weights alone."
+            f"{path.name} names {len(names):,} tensors; at most {TENSORS:,} are read, and a Vision"
+            " Transformer has a few hundred. Save only the model's weights."
         )
 
 
@@ -31,7 +31,7 @@ def require_depth(depth: object, tensors: Sized, name: str) -> None:
     """Raise CheckpointError if a config has more blocks than its file has tensors; building them is slow."""
     if isinstance(depth, int) and depth > len(tensors):
         raise CheckpointError(
-            f"{name} describes a model that its file cannot fill: its config.json asks for a depth of"
+            f"{name} describes a model that its file cannot fill: its config.json specifies a depth of"
             f" {depth:,}, and the file has {len(tensors):,} tensors. Correct it."
         )
 
@@ -41,16 +41,18 @@ def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
     total, own = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if total > max(_INFLATED, _RATIO * own):
         raise CheckpointError(
-            f"{path.name} has {size(own)} and would be inflated to {size(total)}, which trained weights never"
-            f" are; at most {_RATIO} times its own size is read. Save the weights again, without compression."
+            f"{path.name} has {size(own)} and would expand to {size(total)}, which trained weights never do;"
+            f" at most {_RATIO} times its own size is read. Save the weights again, without compression."
         )
 
 
 def require_held(asked: int, path: Path, own: int) -> None:
     """Raise CheckpointError if tensors need far more bytes than their file (expanded or shared storage)."""
     if asked > _OVERLAP * own:
-        detail = "they are expanded, or share their numbers. Save them with .contiguous().clone()."
-        raise CheckpointError(f"{path.name} has {size(own)}, but its tensors ask for {size(asked)}: {detail}")
+        raise CheckpointError(
+            f"{path.name} has {size(own)}, but its tensors need {size(asked)}: they are expanded views or"
+            " share storage. Save them with .contiguous().clone()."
+        )
 
 
 def size(count: int) -> str:

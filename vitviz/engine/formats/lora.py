@@ -29,7 +29,9 @@ def merge_adapter(
     strange = [name for name in adapter if re.search(r"\.lora_(?![AB]\.weight$)", name)]
     if kind != "LORA" or strange or config.get("use_dora"):
         what = "DoRA" if config.get("use_dora") else strange[0] if strange else kind
-        raise CheckpointError(f"{name} is an adapter with {quoted(what)}; plain LoRA is read. {_MERGE}")
+        raise CheckpointError(
+            f"{name} is an adapter of the type {quoted(what)}; only plain LoRA is supported. {_MERGE}"
+        )
     names, tensors = {renamed(name): name for name in base}, dict(base)
     for one, value in adapter.items():
         plain = re.sub(r"\.(modules_to_save|base_layer)(?=\.)", "", one.removeprefix("base_model.model."))
@@ -39,8 +41,10 @@ def merge_adapter(
         if not factor:  # a classifier may be new
             tensors[key] = value
         elif key not in base:
-            reason = f"which its base model does not have. Correct base_model_name_or_path in its {CONFIG}."
-            raise CheckpointError(f"{name} is a LoRA adapter of {module}, {reason}")
+            raise CheckpointError(
+                f"{name} is a LoRA adapter for {module}, which its base model does not have. Correct"
+                f" base_model_name_or_path in its {CONFIG}."
+            )
         elif factor == "A.weight":
             patterns = (config.get("alpha_pattern") or {}).items()
             fits = (alpha for pattern, alpha in patterns if re.fullmatch(rf"(.*\.)?({pattern})", module))

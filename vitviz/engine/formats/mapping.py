@@ -89,12 +89,12 @@ class NameMap:
             key = ours if place is None else place
             if key in held:
                 raise CheckpointError(
-                    f"{name}: its mapping makes {ours} of both {held[key][0]} and {theirs}. Mend one line."
+                    f"{name}: its mapping makes {ours} of both {held[key][0]} and {theirs}. Correct one line."
                 )
             held[key] = theirs, tensor
         joined = {ours: _stack_parts(ours, parts, self._parts(ours), name) for ours, parts in stacks.items()}
         if both := sorted(joined.keys() & single.keys()):
-            raise CheckpointError(f"{name}: its mapping makes {both[0]} twice. Mend [names] or [stack].")
+            raise CheckpointError(f"{name}: its mapping makes {both[0]} twice. Correct [names] or [stack].")
         return self._shaped({ours: tensor for ours, (_, tensor) in single.items()} | joined, name)
 
     def _targets(self, theirs: str) -> list[tuple[str, tuple[int, int] | None]]:
@@ -124,8 +124,8 @@ class NameMap:
             return tensor
         if tensor.ndim != 2:
             raise CheckpointError(
-                f"{name}: its mapping transposes {theirs} {tuple(tensor.shape)}, and only a matrix has two"
-                " axes to exchange."
+                f"{name}: its mapping transposes {theirs} {tuple(tensor.shape)}, but only a matrix can be"
+                " transposed."
             )
         return tensor.T.contiguous()
 
@@ -154,8 +154,8 @@ class NameMap:
         if 3 * side * side != weight.shape[1] or order not in PATCH_ORDERS:
             expected = " or ".join(f'"{order}"' for order in PATCH_ORDERS)
             raise CheckpointError(
-                f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers a patch;"
-                f" expected are 3 channels of a square, and in its mapping under [model] patch_order ="
+                f"{name}: its patch embedding is a linear map of {weight.shape[1]} numbers per patch;"
+                " expected are 3 channels of a square, and in its mapping under [model] patch_order ="
                 f" {expected}, the order in which its code flattens a patch."
             )
         return rearrange(weight, f"width ({order}) -> width channel row col", row=side, col=side, channel=3)
@@ -172,11 +172,13 @@ def _stack_parts(
     missing = next(((p, h) for p in range(kinds) for h in range(heads) if (p, h) not in parts), None)
     if missing is not None:
         raise CheckpointError(
-            f"{name}: its mapping stacks {ours} of {kinds} kinds of tensors, and the file has none for part"
-            f" {missing[0] + 1}{f', head {missing[1]}' if heads > 1 else ''}. Mend [stack]."
+            f"{name}: its mapping stacks {ours} of {kinds} kinds of tensors, but the file has none for part"
+            f" {missing[0] + 1}{f', head {missing[1]}' if heads > 1 else ''}. Correct [stack]."
         )
     shapes = ", ".join(f"{theirs} {tuple(tensor.shape)}" for theirs, tensor in parts.values())
-    with refusing(f"{name}: what its mapping stacks to {ours} does not fit: {shapes[:200]}.", RuntimeError):
+    with refusing(
+        f"{name}: the tensors that its mapping stacks to {ours} do not fit: {shapes[:200]}.", RuntimeError
+    ):
         return torch.cat([parts[place][1] for place in sorted(parts)])
 
 
@@ -228,15 +230,15 @@ def mapping_at(path: str | PathLike) -> NameMap:
     """Read a mapping file. Raises CheckpointError if it is unreadable or invalid."""
     path = Path(path)
     reading = refusing(f"{path.name} cannot be read: {{said}}.", OSError)
-    with reading, refusing(f"{path.name} is no text in UTF-8. Save it again as such.", UnicodeDecodeError):
+    with reading, refusing(f"{path.name} is not UTF-8 text. Save it again as UTF-8.", UnicodeDecodeError):
         if path.stat().st_size > LARGEST:
-            raise CheckpointError(f"{path.name} has more than {LARGEST:,} bytes; a mapping is a few lines.")
+            raise CheckpointError(f"{path.name} has more than {LARGEST:,} bytes; a mapping has a few lines.")
         return parse_mapping(path.read_text(encoding="utf-8"), path.name)
 
 
 def parse_mapping(text: str, name: str) -> NameMap:
     """Parse a mapping from TOML text. Raises CheckpointError, with the line of a syntax error."""
-    wrong = f"{name} is not valid TOML: {{said}}. Mend that line."
+    wrong = f"{name} is not valid TOML: {{said}}. Correct that line."
     with refusing(wrong, tomllib.TOMLDecodeError, RecursionError):
         content = tomllib.loads(text)
     strange = [key for key, value in content.items() if not isinstance(value, _TABLES.get(key, ()))]
@@ -246,15 +248,17 @@ def parse_mapping(text: str, name: str) -> NameMap:
     ] if not strange else []  # fmt: skip
     strange += [key for key in content.get("model", {}) if key not in _MODEL] if not strange else []
     if strange or not all(isinstance(text, str) for text in texts):
-        what = f"has {quoted(strange[0])}" if strange else "has something else than names in quotes"
+        what = f"has {quoted(strange[0])}" if strange else "has values that are not names in quotes"
         raise CheckpointError(
             f"{name} {what}; expected are [names], [stack], [model] with {', '.join(_MODEL)}, and lists"
-            " called transpose and leave_out, in which every name stands in quotes."
+            " called transpose and leave_out, with every name in quotes."
         )
     patterns = [*content.get("names", {}), *content.get("stack", {}), *texts]
     if strange := [name for name in patterns if len(_STANDS.findall(name)) > MOST or _OTHER.search(name)]:
-        detail = f"in a name stand at most {MOST} of {{layer}}, {{head}} and *, and no other braces"
-        raise CheckpointError(f"{name} has {quoted(strange[0])}; {detail}.")
+        raise CheckpointError(
+            f"{name} has {quoted(strange[0])}; a name may have at most {MOST} of {{layer}}, {{head}} and *,"
+            " and no other braces."
+        )
     mapping = NameMap(**content)
     # validates [model] before any tensor is read
     mapping.given  # noqa: B018, access raises for invalid settings

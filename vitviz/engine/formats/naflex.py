@@ -75,7 +75,7 @@ def to_plain_vit(model: nn.Module, size: tuple[int, int], name: str) -> nn.Modul
     if model.rope is not None or embeds.norm_input is not None or not isinstance(embeds.norm, nn.Identity):
         raise UnsupportedModel(
             f"{name} is a NaFlex model with rotary positions or a norm in its patch embedding, which is not"
-            " read. Choose a registered one."
+            " supported. Choose a registered one."
         )
     return NaFlexAtOneSize(model, size)
 

@@ -80,22 +80,28 @@ class Overrides:
         if self.bands is not None:
             bands = tuple(self.bands) if isinstance(self.bands, tuple | list) else (self.bands,)
             if any(whole_number(band) is None for band in bands):
-                expected = "one or three channels, counted from 0"
-                raise VitvizError(f"Given bands={quoted(self.bands)}; expected {expected}.")
+                raise VitvizError(
+                    f"bands={quoted(self.bands)} is not valid; expected one or three channels, counted from"
+                    " 0."
+                )
             object.__setattr__(self, "bands", bands)
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.heads is not None and whole_number(self.heads, least=1) is None:
-            raise VitvizError(f"Given heads={quoted(self.heads)}; expected a whole number from 1.")
+            raise VitvizError(f"heads={quoted(self.heads)} is not valid; expected a whole number from 1.")
         named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():
-            if (value := settings.get(name)) is not None and value not in known:
-                raise VitvizError(f"Given {name}={quoted(value)}; expected one of {', '.join(known)}.")
+            if name in settings and settings[name] not in known:
+                raise VitvizError(
+                    f"{name}={quoted(settings[name])} is not valid; expected one of {', '.join(known)}."
+                )
         for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
             value, expected = settings.get(name, most), f"a number above 0 and up to {most:g}"
             if not (isinstance(value, int | float) and 0 < value <= most):
-                raise VitvizError(f"Given {name}={quoted(value)}; expected {expected}.")
+                raise VitvizError(
+                    f"{name}={quoted(value)} is not valid; expected a number above 0 and up to {most:g}."
+                )
 
     def __bool__(self) -> bool:
         return bool(self.said())
@@ -130,15 +136,15 @@ class Overrides:
                 raise ValueError(f"it has more than {LONGEST} characters")
             pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True) if text else []
             if len(dict(pairs)) != len(pairs):
-                raise ValueError("it says something twice")
+                raise ValueError("it has a setting twice")
             return cls(**{name: _READ[name](value) for name, value in pairs})
         except KeyError as error:
             raise CheckpointError(
-                f"What stands behind the question mark names {error}; expected are {', '.join(_READ)}."
+                f"The settings after the question mark name {error}; expected are {', '.join(_READ)}."
             ) from error
         except ValueError as error:
             raise CheckpointError(
-                f"{quoted(text)}, behind the question mark, cannot be followed: {error}"
+                f"The settings {quoted(text)} after the question mark are not valid: {error}"
             ) from error
 
     def applied(self, model: nn.Module, name: str) -> None:
@@ -153,7 +159,7 @@ class Overrides:
         if self.activation is not None:
             for block in model.blocks:
                 if not isinstance(getattr(getattr(block, "mlp", None), "act", None), nn.Module):
-                    raise CheckpointError(f"{name} has no activation in its MLPs that could be exchanged.")
+                    raise CheckpointError(f"{name} has no activation in its MLPs that could be replaced.")
                 block.mlp.act = ACTIVATIONS[self.activation]()
         if self.epsilon is not None:
             for module in model.modules():
@@ -169,8 +175,10 @@ class Overrides:
             model.global_pool, model.pool_include_prefix = _POOLS[kind], kind != self.pool
         if self.block is not None and self.block != block_form(model):
             if self.block not in possible_block_forms(model):
-                detail = "its parts, such as LayerScale, fix where its norms stand"
-                raise CheckpointError(f"{name} cannot have blocks in {self.block} form: {detail}.")
+                raise CheckpointError(
+                    f"{name} cannot have blocks in {self.block} form: its parts, such as LayerScale,"
+                    " determine the positions of its norms."
+                )
             for block in model.blocks:
                 block.__class__ = BLOCKS[self.block]  # same modules, other order
 
@@ -240,10 +248,11 @@ def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
         return
     fixed = not isinstance(getattr(attention, "q_norm", nn.Identity()), nn.Identity)
     if width % heads or fixed or not isinstance(getattr(attention, "proj", None), nn.Linear):
-        divides = f"its width {width} does not divide into them"
-        why = "its norms of queries and keys fix them" if fixed else divides
-        detail = f"It was built with {attention.num_heads}."
-        raise CheckpointError(f"{name} cannot have {heads} heads: {why}. {detail}")
+        divides = f"its width {width} is not divisible by that number"
+        why = "its norms of queries and keys determine the number" if fixed else divides
+        raise CheckpointError(
+            f"{name} cannot have {heads} heads: {why}. It was built with {attention.num_heads}."
+        )
     attention.num_heads, attention.head_dim = heads, width // heads
     attention.scale = attention.head_dim**-0.5
 
@@ -256,8 +265,10 @@ def _by_channel(name: str, value: Any) -> tuple[float, ...]:
         numbers = ()
     if not numbers or not all(map(math.isfinite, numbers)) or name == "std" and min(numbers) <= 0:
         number = "number above 0" if name == "std" else "number"
-        expected = f"expected one {number}, or one for each channel, of values from 0 to 1"
-        raise VitvizError(f"Given {name}={quoted(value)}; {expected}.")
+        raise VitvizError(
+            f"{name}={quoted(value)} is not valid; expected one {number}, or one for each channel, for pixel"
+            " values from 0 to 1."
+        )
     return numbers
 
 

@@ -86,14 +86,17 @@ def data_config(
     if preprocessor is None:
         steps = Processor(own, in_fractions=kind == "dinov3_vit")
         data["processor"] = steps.cutting(data["crop_mode"], data["crop_pct"])
-        assumed = "the normalisation that is usual for this type was assumed"
-        return data, [f"There is no preprocessor_config.json; {assumed}."]
+        return data, [
+            "There is no preprocessor_config.json; the usual normalisation of this type was assumed."
+        ]
     name, settings = _class(preprocessor, kind)
     processor = _steps(settings, name)
     resized = processor.resized(*processor.size, processor.size)  # an image of the output's shape
     share = min(1.0, *(side / max(1, wider) for side, wider in zip(processor.size, resized, strict=True)))
     if share < MIN_CROP:
-        raise _refusal(f"size is {settings['size']}, more than {1 / MIN_CROP:g} times what is kept of it")
+        raise _refusal(
+            f"size is {settings['size']}, more than {1 / MIN_CROP:g} times the part that the crop keeps"
+        )
     data |= {
         "processor": processor, "input_size": (data["input_size"][0], *processor.size), **_scale(settings),
         "crop_mode": "squash" if processor.resize == "exact" else "center", "crop_pct": share,
@@ -101,13 +104,13 @@ def data_config(
     if settings["do_resize"]:
         if type(settings["resample"]) is not int or settings["resample"] not in _RESAMPLING:
             known = ", ".join(f"{number} ({word})" for number, word in sorted(_RESAMPLING.items()))
-            raise _refusal(f"resample is {settings['resample']!r:.80}; {known} are followed")
+            raise _refusal(f"resample is {settings['resample']!r:.80}; {known} are supported")
         data["interpolation"] = _RESAMPLING[settings["resample"]]
     if processor.size == own:
         return data, []
     return data, [
-        "Its preprocessing makes {} x {} px, and its positions were learned at {} x {} px; they are resized"
-        " as transformers resizes them.".format(*processor.size, *own)
+        "Its preprocessing makes {} x {} px, but its positions were learned at {} x {} px; they are resized"
+        " as transformers does.".format(*processor.size, *own)
     ]
 
 
@@ -120,7 +123,7 @@ def height_and_width(size: Any) -> Pair:
 def _refusal(why: str) -> CheckpointError:
     """Return the CheckpointError for a preprocessor_config.json that cannot be followed, with `why`."""
     return CheckpointError(
-        f"preprocessor_config.json cannot be followed: {why}. Correct it, or choose another checkpoint."
+        f"preprocessor_config.json is not supported: {why}. Correct it, or choose another checkpoint."
     )
 
 
@@ -129,8 +132,9 @@ def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, A
     called = str(preprocessor.get("image_processor_type") or preprocessor.get("feature_extractor_type") or "")
     name = re.sub(r"(ImageProcessor(Fast)?|FeatureExtractor)$", "", called) or _CLASS_OF[kind]
     if name not in _CLASSES:
-        followed = f"the ImageProcessor of {', '.join(_CLASSES)} is followed"
-        raise _refusal(f"image_processor_type is {called:.80}; {followed}")
+        raise _refusal(
+            f"image_processor_type is {called:.80}; the ImageProcessor of {', '.join(_CLASSES)} is supported"
+        )
     if preprocessor.get("use_square_size"):
         raise _refusal("use_square_size is set")
     settings = {field: preprocessor.get(field, default) for field, default in _CLASSES[name].items()}
@@ -153,7 +157,7 @@ def _steps(said: Mapping[str, Any], name: str) -> Processor:
     size = pad or crop or (lengths if resize == "exact" else None)
     if size is None:
         keeps = "size keeps each image's own shape" if resize else "do_resize is false"
-        raise _refusal(f"{keeps} and do_center_crop is false, so that no two images need have one size")
+        raise _refusal(f"{keeps} and do_center_crop is false, so that images would differ in size")
     before = crop or (lengths if resize == "exact" else size)
     if before[0] > size[0] or before[1] > size[1]:
         smaller = f"smaller than the {before[0]} x {before[1]} before it"

@@ -32,8 +32,10 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
     settings = {key: value for key, value in {**config, **(pretrained or {})}.items() if key in known}
     notes = []
     if pretrained is None and "mean" not in config:
-        used = f"timm's for {config['architecture']} is used"
-        notes.append(f"Its config.json does not tell its preprocessing; {used}.")
+        notes.append(
+            f"Its config.json does not specify its preprocessing; timm's for {config['architecture']} is"
+            " used."
+        )
     base = default_config(str(config["architecture"]))
     usual = tuple(base["input_size"])
     if pretrained is not None:  # as timm does; but the architecture defines the default and any fixed size
@@ -42,8 +44,8 @@ def parse_config(config: Mapping[str, Any], name: str) -> tuple[dict[str, Any], 
     channels, height, width = record["input_size"]
     if settings.get("fixed_input_size") is False and "img_size" not in args and (height, width) != usual[1:]:
         raise CheckpointError(
-            f"{name}: its config.json has fixed_input_size false, so that timm builds it for an input of"
-            f" {usual[1]} x {usual[2]} px, and input_size is {height} x {width}. Add img_size to model_args."
+            f"{name}: its config.json has fixed_input_size false, so timm builds it for an input of"
+            f" {usual[1]} x {usual[2]} px, but input_size is {height} x {width}. Add img_size to model_args."
         )
     notes += inactive_settings_note(record)
     size = args.get("img_size", (height, width))
@@ -61,7 +63,7 @@ def default_config(architecture: str) -> dict[str, Any]:
     >>> default_config("deit_tiny_patch16_224")["mean"], default_config("vit_tiny_patch16_224")["mean"]
     ((0.485, 0.456, 0.406), (0.5, 0.5, 0.5))
     """
-    unknown = f"timm has no checkpoint {quoted(architecture)}. Leave out the part after the dot."
+    unknown = f"timm has no checkpoint {quoted(architecture)}. Omit the part after the dot."
     with refusing(unknown, RuntimeError):
         record = get_pretrained_cfg(architecture) or PretrainedCfg()
     return {**asdict(record), "label_names": None, "label_descriptions": None}
@@ -72,10 +74,13 @@ def inactive_settings_note(record: Mapping[str, Any]) -> list[str]:
     named = [f"{name} {record[name]}" for name in ("test_input_size", "test_crop_pct") if record.get(name)]
     if not named:
         return []
-    return [f"Its configuration has {' and '.join(named)}, which timm uses only on request, and vitviz not."]
+    return [
+        f"Its configuration has {' and '.join(named)}, which timm uses only on request and vitviz does"
+        " not use."
+    ]
 
 
-COUNT = "{name} has {classes} classes, and {given} names were given, one a line. Give one for each class."
+COUNT = "{name} has {classes} classes, but {given} names were given, one a line. Give one for each class."
 EMPTY = "Line {line} of the names is empty. Give one name a line, in the order of the classes."
 
 

@@ -45,14 +45,16 @@ def require_whole(path: Path) -> None:
     """Raise CheckpointError if a safetensors file has no valid header or not the size that it states."""
     size = path.stat().st_size
     content, begin = _parsed(path)
-    damaged = f"{path.name} is damaged: its header is none of safetensors. Download or save it again."
+    damaged = f"{path.name} is damaged: its header is not a safetensors header. Download or save it again."
     with refusing(damaged, KeyError, TypeError, IndexError, AttributeError):
         ends = [operator.index(entry["data_offsets"][1]) for entry in content.values()]
     limits.require_few(ends, path)
     expected = begin + max(ends, default=0)
     if expected != size:
-        detail = f"its header tells of {expected:,} bytes, and it has {size:,}. Download or save it again."
-        raise CheckpointError(f"{path.name} is damaged: {detail}")
+        raise CheckpointError(
+            f"{path.name} is damaged: its header announces {expected:,} bytes, but it has {size:,}. Download"
+            " or save it again."
+        )
 
 
 def _parsed(path: Path) -> tuple[dict[str, Any], int]:
@@ -63,8 +65,10 @@ def _parsed(path: Path) -> tuple[dict[str, Any], int]:
         if length > path.stat().st_size:
             raise CheckpointError(damaged)
         if length > limits.HEADER:
-            expected = f"expected are at most {limits.HEADER:,}. Save the weights again, without the rest."
-            raise CheckpointError(f"{path.name} has a header of {length:,} bytes; {expected}")
+            raise CheckpointError(
+                f"{path.name} has a header of {length:,} bytes; at most {limits.HEADER:,} are read. Save the"
+                " weights again, without the rest."
+            )
         text = file.read(length)
     with refusing(damaged, ValueError, RecursionError):
         content = json.loads(text)
@@ -88,8 +92,10 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
     except ValueError as error:
         if "pickle" not in str(error):
             raise
-        detail = "it holds Python objects, which could run code, where only arrays were expected"
-        raise CheckpointError(f"{path.name} was not opened: {detail}.") from error
+        raise CheckpointError(
+            f"{path.name} was not opened: it holds Python objects, which could run code; expected arrays"
+            " only."
+        ) from error
 
 
 def _require_honest(path: Path) -> None:
@@ -104,13 +110,15 @@ def _require_honest(path: Path) -> None:
             with archive.open(entry) as file:
                 read = _HEADERS.get(np.lib.format.read_magic(file))
                 if read is None:  # version 3.0: non-ASCII field names, which only record arrays have
-                    reason = "which is no array of numbers. Save it again."
-                    raise CheckpointError(f"{path.name} holds {entry.filename}, {reason}")
+                    raise CheckpointError(
+                        f"{path.name} holds {entry.filename}, which is not an array of numbers. Save it"
+                        " again."
+                    )
                 shape, _, dtype = read(file)
                 expected, there = prod(shape) * dtype.itemsize, entry.file_size - file.tell()
             if expected != there and not dtype.hasobject:
                 raise CheckpointError(
-                    f"{path.name} is damaged: {entry.filename} tells of {expected:,} bytes and holds"
+                    f"{path.name} is damaged: {entry.filename} announces {expected:,} bytes and holds"
                     f" {there:,}. Download or save it again."
                 )
 
@@ -161,7 +169,7 @@ _OTHER_KINDS = {
     r"torch\._utils\._rebuild_sparse(_csr)?_tensor": "sparse tensors",
     r"torch\._utils\._rebuild_meta_tensor_no_storage": "tensors without numbers (meta)",
     r"torch\._utils\._rebuild_nested_tensor": "nested tensors",
-    r"torch\._utils\._rebuild_wrapper_subclass": "tensors of a class of their own",
+    r"torch\._utils\._rebuild_wrapper_subclass": "tensors of a custom class",
     r"torch\.storage\.(Unt|T)ypedStorage": "bytes without a type",
     r"(builtins|__builtin__)\.bytearray": "a bytearray",
 }
@@ -208,9 +216,8 @@ def _require_harmless(path: Path) -> list[str]:
         raise _unsafe_pickle_error(path, code, _LIGHTNING in foreign, modules)
     if kinds:
         raise CheckpointError(
-            f"{path.name} was not opened: it asks for {' and '.join(sorted({*kinds.values()}))} where dense"
-            " tensors of numbers were expected. Save tensor.to_dense() or tensor.dequantize(), best as"
-            " .safetensors."
+            f"{path.name} was not opened: it contains {kinds}; expected dense tensors of numbers. Save"
+            " tensor.to_dense() or tensor.dequantize(), preferably as .safetensors."
         )
     return options
 
@@ -251,7 +258,7 @@ def _too_long_error(path: Path) -> CheckpointError:
     """Return the CheckpointError for a file whose pickle is too long to be that of weights."""
     return CheckpointError(
         f"{path.name} was not opened: its pickle has more than {limits.HEADER:,} bytes or {_INSTRUCTIONS:,}"
-        " instructions, which weights never have. Save the weights alone, best as .safetensors:"
+        " instructions, which weights never have. Save only the weights, preferably as .safetensors:"
         " save_file(model.state_dict(), path)."
     )
 
@@ -266,15 +273,16 @@ def _unsafe_pickle_error(
     named = ", ".join(wanted[:3]) or "of its own"
     if lightning:
         what = (
-            f"a Lightning checkpoint with objects of your own code ({named}), and reading them would run code"
+            f"a Lightning checkpoint with objects of custom classes ({named}), and reading them would run"
+            " code"
         )
     elif modules:
-        what = f"a whole pickled model rather than its weights ({named}), and reading it would run code"
+        what = f"a whole pickled model instead of its weights ({named}), and reading it would run code"
     else:
-        what = f"a pickle that asks to run code ({named})"
+        what = f"a pickle that would run code ({named})"
     return CheckpointError(
-        f"{path.name} was not opened: it is {what}. Nothing of it has been run. Where you trust its author,"
-        " open it in Python and save its weights alone, best as .safetensors: save_file(model.state_dict(),"
+        f"{path.name} was not opened: it is {what}. Nothing in it was run. If you trust its author, open it"
+        " in Python and save only its weights, preferably as .safetensors: save_file(model.state_dict(),"
         " path)."
     )
 
@@ -320,7 +328,11 @@ def read_tensors(path: Path, chosen: str | None = None) -> Read:
     sets = dict(_sets(content, path)) if isinstance(content, Mapping) else {}
     name = next(iter(sets), "") if chosen is None else chosen
     if chosen is not None and (chosen not in sets or len(sets) == 1):
-        there = f"one of {', '.join(sets)}" if len(sets) > 1 else "none, as it holds one set of weights alone"
+        there = (
+            f"one of {', '.join(sets)}"
+            if len(sets) > 1
+            else ("none, because it holds a single set of weights")
+        )
         raise CheckpointError(f"{path.name} holds no weights {quoted(chosen)}; expected {there}.")
     weights = sets.get(name, content)
     others = [other for other in sets if other != name and _alike(sets[other], weights)]
@@ -341,8 +353,8 @@ def _sets(
         return
     if at.count(".") >= _NESTED:
         raise CheckpointError(
-            f"{path.name} wraps its weights more than {_NESTED} times, or holds itself. Save"
-            " model.state_dict(), best as .safetensors."
+            f"{path.name} nests its weights more than {_NESTED} levels deep, or contains itself. Save"
+            " model.state_dict(), preferably as .safetensors."
         )
     inner = {key: value for key, value in found.items() if isinstance(value, Mapping)}
     for key in sorted(filter(lambda key: isinstance(key, str), inner), key=_rank):
@@ -388,8 +400,8 @@ def _alike(one: Mapping, other: Mapping) -> bool:
 
 # First bytes of files that are often saved in place of weights.
 _MISTAKEN = {
-    rb"version https://git-lfs": "a Git LFS pointer, three lines of text in place of the weights. Run"
-    " `git lfs pull` in its folder, or download the file itself",
+    rb"version https://git-lfs": "a Git LFS pointer, three lines of text instead of the weights. Run `git"
+    " lfs pull` in its folder, or download the file itself",
     rb"\s*<(!doctype|html)": "a web page, not weights. Use the download link of that page",
 }
 
@@ -417,10 +429,13 @@ def _content(path: Path) -> Any:
         raise CheckpointError(f"{path.name} cannot be read: {first_line(error)}.") from error
     except Exception as error:  # a damaged archive can raise nearly any error in its reader
         if is_shortage(error):
-            advice = "Nothing was loaded. Choose a smaller checkpoint, or save this one again."
-            raise OutOfMemory(f"{path.name} asks for more memory than is free. {advice}") from error
-        advice = "Download or save it again."
-        raise CheckpointError(f"{path.name} is damaged or not a {path.suffix} file. {advice}") from error
+            raise OutOfMemory(
+                f"{path.name} needs more memory than is free. Nothing was loaded. Choose a smaller"
+                " checkpoint, or save this one again."
+            ) from error
+        raise CheckpointError(
+            f"{path.name} is damaged or not a {path.suffix} file. Download or save it again."
+        ) from error
 
 
 def _join_shards(index: Path) -> dict[str, Any]:
@@ -434,8 +449,10 @@ def _join_shards(index: Path) -> dict[str, Any]:
         differing = sorted(map(str, names ^ set(content))) if isinstance(content, Mapping) else sorted(names)
         if differing:
             how = "is missing from it" if differing[0] in names else "is in it, but not in the index"
-            detail = f"{differing[0]} {how}. Download or save the whole checkpoint again."
-            raise CheckpointError(f"{shard.name} does not hold what {index.name} says: {detail}")
+            raise CheckpointError(
+                f"{shard.name} does not hold what {index.name} lists: {differing[0]} {how}. Download or save"
+                " the whole checkpoint again."
+            )
         joined |= content
     return joined
 
@@ -468,15 +485,15 @@ def _require_plain(tensors: Mapping[Any, Any], path: Path) -> None:
     if strange:
         text, kind = ascii(strange[0])[:80], type(strange[0]).__name__
         raise CheckpointError(
-            f"{path.name} has a key {text if kind == 'str' else f'of type {kind}'} where the names of tensors"
-            " were expected. Save model.state_dict(), best as .safetensors."
+            f"{path.name} has a key {text if kind == 'str' else f'of type {kind}'}; expected names of"
+            " tensors. Save model.state_dict(), preferably as .safetensors."
         )
     for name, tensor in tensors.items():
         kind = _kind(tensor)
         if kind:
             raise CheckpointError(
-                f"{path.name} holds {name} as a {kind} tensor where a dense one was expected. "
-                "Save tensor.to_dense() or tensor.dequantize(), best as .safetensors."
+                f"{path.name} holds {name} as a {kind} tensor; expected a dense one. Save tensor.to_dense()"
+                " or tensor.dequantize(), preferably as .safetensors."
             )
     limits.require_held(sum(tensor.nbytes for tensor in tensors.values()), path, bytes_held(path))
 
@@ -492,8 +509,10 @@ def _plain(found: Any, path: Path, notes: list[str], name: str) -> dict[str, Ten
     """Return the tensors of the set `name` without prefixes and training-only parts, in float32."""
     named = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
     if not named or not found:
-        advice = "Save model.state_dict(), best as .safetensors."
-        raise CheckpointError(f"{path.name} holds no named tensors where weights were expected. {advice}")
+        raise CheckpointError(
+            f"{path.name} holds no named tensors; expected weights. Save model.state_dict(), preferably as"
+            " .safetensors."
+        )
     _require_plain(found, path)
     named = {_COMPILED.sub("", name): value for name, value in found.items()}
     wraps = {match[1] for name in named if (match := _LAYER.fullmatch(name))}
@@ -508,6 +527,8 @@ def _plain(found: Any, path: Path, notes: list[str], name: str) -> dict[str, Ten
     pattern = _TRAINING_ONLY.pattern + r"|^head(?=\.)" * bool(_MOCO.search(name))
     parts = {name: match[0] for name in named if (match := re.match(pattern, name))}
     if parts:
-        notes.append(f"Parts that only training needs were left out: {', '.join(sorted({*parts.values()}))}.")
+        notes.append(
+            f"Parts that are used only in training were dropped: {', '.join(sorted({*parts.values()}))}."
+        )
         named = {name: value for name, value in named.items() if name not in parts}
     return {name: value.float() if value.is_floating_point() else value for name, value in named.items()}

@@ -60,8 +60,8 @@ class Pass:
         """Run and record an attention call; return the possibly changed output."""
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
-                "This model's attention is causal or shares keys between heads; "
-                "vitviz reads plain Vision Transformers, whose tokens all see each other."
+                "This model's attention is causal or shares keys between heads; vitviz supports plain"
+                " Vision Transformers, whose tokens all attend to each other."
             )
         edit = self._edit
         if edit is not None and layer is not None:

@@ -128,7 +128,7 @@ class DispatchCapture(TorchDispatchMode):
         if name.startswith("_scaled_dot_product") and "backward" not in name:
             return self._fused(func, args, kwargs, out)
         if name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"):
-            return seen.lost.append(f"a fused layer of PyTorch ({name}) shows no weights")
+            return seen.lost.append(f"a fused layer of PyTorch ({name}) does not expose its weights")
         entries = [self._entry(argument) for argument in args[:3]]
         entry = next(filter(None, entries), None)
         if name in ("_softmax", "_safe_softmax"):
@@ -192,7 +192,7 @@ class DispatchCapture(TorchDispatchMode):
         query, key, value = itemgetter("query", "key", "value")(arguments)
         lost = self.layers[self.layer].lost
         if len(query) != 1:
-            return lost.append(f"{len(query)} groups attend apart, as windows do")
+            return lost.append(f"{len(query)} groups attend separately, as windows do")
         if arguments.get("is_causal") or query.ndim != 4 or key.shape[:2] != query.shape[:2]:
             return lost.append("its attention is causal or shares keys between heads")
         mask = arguments.get("attn_mask", arguments.get("attn_bias"))

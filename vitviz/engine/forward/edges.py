@@ -39,12 +39,13 @@ from vitviz.traces.trace import Trace
 
 EVERY = Pooling("average", ((0, None),), None, None)  # keeps all tokens
 UNLIKE = (
-    "this pass gave other tokens than the trace has, so the trace was made by another model, or with hooks"
+    "this pass gave other tokens than the trace has, so the trace comes from another model, or from a pass"
+    " with hooks"
 )
-PATCHED = "its tokens were replaced by another picture's, which nobody in this pass wrote"
-BEGINNING = "what enters its first block is not the sum of its embedding and its positions"
+PATCHED = "its tokens were replaced by another image's, which no component of this pass wrote"
+BEGINNING = "the input of its first block is not the sum of its embedding and its positions"
 FLOAT32 = (
-    "Given {checkpoint} in {dtype}; what writers wrote is recorded in float32. Load it with dtype='float32'."
+    "{checkpoint} computes in {dtype}; contributions are recorded in float32. Load it with dtype='float32'."
 )
 TOLERANCE = 1e-4  # relative to the largest value
 
@@ -101,7 +102,7 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
         without = replace(without, patches=()) if painted else without
         prepared, edit = apply_ablation(inspector.forward, prepared, size, without, None)
     inspector.tail(trace.grid.pixels)  # raises with the reason if the blocks are not supported
-    with memory_guard(inspector.device, f"Recording what was written in {trace.checkpoint}"):
+    with memory_guard(inspector.device, f"Recording the contributions in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
         return recorded_stream(inspector.placed.at(size), pixels, trace, edit)
 
@@ -152,8 +153,11 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 
 RemovedEdges = Mapping[tuple, Sequence[Writer]]  # reader -> writers removed from its input
-MIXED = "its blocks are no plain sum of norm and branch, so a part cannot be taken out of one input alone"
-TAKEN = "something was taken away from this pass already; look at the whole model"
+MIXED = (
+    "its blocks are not a plain sum of norm and branch, so a contribution cannot be removed from one"
+    " input alone"
+)
+TAKEN = "parts were already removed in this pass; use the whole model"
 
 
 @dataclass(eq=False)
@@ -299,7 +303,7 @@ def edge_ablation_logits(
     if trace.without:
         raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(TAKEN)))
     prepared, size = inspector.forward.prepare(trace.view, None)
-    with memory_guard(inspector.device, f"Taking edges of {trace.checkpoint} out"):
+    with memory_guard(inspector.device, f"Ablating edges of {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
         return logits_without_edges(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
 

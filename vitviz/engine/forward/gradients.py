@@ -183,7 +183,7 @@ class GradientPass:
         """
         if is_causal or others.get("enable_gqa"):
             raise UnsupportedModel(
-                "This model's attention is causal or shares keys between heads, so there is no map of it."
+                "This model's attention is causal or shares keys between heads, so it has no map."
             )
         if self._held:
             query, key = query.detach(), key.detach()

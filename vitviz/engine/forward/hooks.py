@@ -166,8 +166,10 @@ class Hooks:
         """Apply `fn` to passes begun inside the `with`; VitvizError, immediately, for an unknown point."""
         require_point(model, point, name)
         if not callable(fn):
-            expected = "expected a function that takes a tensor and returns one, or None to leave it"
-            raise VitvizError(f"Given {quoted(fn)} for {point}; {expected}.")
+            raise VitvizError(
+                f"The hook for {point} is {quoted(fn)}; expected a function that takes a tensor and returns"
+                " one, or None to keep it."
+            )
         return self._held((point, fn))
 
     @contextmanager
@@ -199,8 +201,10 @@ def require_point(model: nn.Module, point: str, name: str) -> None:
         raise VitvizError(f"There is no hook point {quoted(point)}: expected {expected}.")
     part = getattr(blocks[int(parts[1])], parts[2], None)
     if parts[2] in ("attn", "mlp") and not isinstance(part, nn.Module):
-        detail = f"hook blocks.{parts[1]}.input or .output"
-        raise VitvizError(f"The blocks of {name} have no part {quoted(parts[2])} of its own; {detail}.")
+        raise VitvizError(
+            f"The blocks of {name} have no separate part {quoted(parts[2])}; hook blocks.{parts[1]}.input or"
+            " .output."
+        )
 
 
 def _checking_hook(point: str, fn: TensorChange) -> TensorChange:
@@ -211,12 +215,16 @@ def _checking_hook(point: str, fn: TensorChange) -> TensorChange:
         if result is not None and not (isinstance(result, Tensor) and result.shape == tensor.shape):
             shape = tuple(result.shape) if isinstance(result, Tensor) else None
             what = f"a tensor of shape {shape}" if shape is not None else repr(result)[:80]
-            expected = f"expected a tensor of shape {tuple(tensor.shape)}, or None to leave it as it is"
-            raise VitvizError(f"The hook at {point} returned {what}; {expected}.")
+            raise VitvizError(
+                f"The hook at {point} returned {what}; expected a tensor of shape {tuple(tensor.shape)}, or"
+                " None to keep it."
+            )
         if result is not None and (result.dtype, result.device) != (tensor.dtype, tensor.device):
             kinds = [f"{one.dtype} on {one.device}".removeprefix("torch.") for one in (result, tensor)]
-            advice = "Convert it with .to(tensor), the one it was given."
-            raise VitvizError(f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. {advice}")
+            raise VitvizError(
+                f"The hook at {point} returned {kinds[0]}; expected {kinds[1]}. Convert it with .to(tensor),"
+                " where tensor is the hook's argument."
+            )
         return result
 
     return change

@@ -43,7 +43,7 @@ class MeanOutputs:
     @property
     def sentence(self) -> str:
         """A sentence that describes the means, for results."""
-        where = "at every place by itself" if self.by_place else "over all patches' places"
+        where = "for each position" if self.by_place else "over the positions of all patches"
         return f"Means over {self.pictures} {self.source}, {where}."
 
     def even(self) -> MeanOutputs:

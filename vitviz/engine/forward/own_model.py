@@ -17,7 +17,7 @@ from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import not_applicable
 
-UNKNOWN = "only the attention and the tokens of this module are known, and not {part}"
+UNKNOWN = "only the attention and the tokens of this module are known, not {part}"
 
 
 class OwnModel(nn.Module):
@@ -59,8 +59,9 @@ class OwnModel(nn.Module):
 
     def __deepcopy__(self, memo):
         if self.in_place:
-            reason = "so it is shown on its own device alone"
-            raise UnsupportedModel(f"{type(self.module).__name__} cannot be copied, {reason}.")
+            raise UnsupportedModel(
+                f"{type(self.module).__name__} cannot be copied, so it is inspected on its own device only."
+            )
         twin = self.__class__.__new__(self.__class__)
         memo[id(self)] = twin
         twin.__dict__.update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
@@ -85,7 +86,7 @@ def class_scores_of(returned: Any, output: str | int | None, kind: str) -> Tenso
         except (KeyError, IndexError, TypeError, AttributeError):
             scores = getattr(returned, str(output), None)
         if not isinstance(scores, Tensor):
-            raise VitvizError(f"{kind} returns no output={quoted(output)}; it returns {_describe(returned)}.")
+            raise VitvizError(f"{kind} has no output={quoted(output)}; it returns {_describe(returned)}.")
         return scores
     if isinstance(returned, Tensor):
         return returned if returned.ndim == 2 else None
@@ -99,8 +100,8 @@ def class_scores_of(returned: Any, output: str | int | None, kind: str) -> Tenso
     tensors = [key for key, value in outputs.items() if isinstance(value, Tensor) and value.ndim == 2]
     if len(tensors) > 1:
         raise VitvizError(
-            f"{kind} returns several outputs ({_describe(returned)}), and any of them may be the scores of"
-            f" classes. Say which: output={quoted(tensors[0])}."
+            f"{kind} returns several outputs ({_describe(returned)}), and any of them may be the class"
+            f" scores. Choose one: output={quoted(tensors[0])}."
         )
     return outputs[tensors[0]] if tensors else None
 

@@ -74,8 +74,8 @@ class _OwnPass:
             tokens = args[0] if args else next(filter(torch.is_tensor, named.values()), None)
             if layer != self._layer + 1 or not isinstance(tokens, Tensor):
                 raise UnsupportedModel(
-                    f"{self.kind} does not call its blocks one after another with tokens: block {layer + 1}"
-                    f" runs after block {self._layer + 1}. Name the blocks by blocks='…'."
+                    f"{self.kind} does not call its blocks in order: block {layer + 1} runs after block"
+                    f" {self._layer + 1}. Pass the path of the blocks as blocks='…'."
                 )
             if layer and self._sum is not None:
                 self.tokens.append(self._sum)
@@ -164,8 +164,8 @@ class _OwnPass:
             tensor = tensor[0].flatten(0, -2)
         if tensor.ndim != 2:
             raise UnsupportedModel(
-                f"The blocks of {self.kind} exchange a tensor of shape {tuple(tensor.shape)} for one image,"
-                " where tokens by width were expected. Name other blocks by blocks='…'."
+                f"The blocks of {self.kind} exchange a tensor of shape {tuple(tensor.shape)} for one image;"
+                " expected tokens by width. Pass the path of other blocks as blocks='…'."
             )
         return tensor.detach().float().clone()
 
@@ -209,9 +209,9 @@ def run_pass(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool
             raise
         except Exception as error:  # the module's code may raise anything
             raise UnsupportedModel(
-                f"{events.kind} cannot be run on one image of {pixels.shape[-2]} x {pixels.shape[-1]} pixels:"
-                f" {type(error).__name__}: {first_line(error)}. Say its input's size=…, or give vitviz the"
-                " part that reads images."
+                f"{events.kind} cannot run on one image of {pixels.shape[-2]} x {pixels.shape[-1]} pixels:"
+                f" {type(error).__name__}: {first_line(error)}. Pass its input size as size=…, or pass the"
+                " part of it that reads images."
             ) from error
     events.finish()
     return events, capture, returned
@@ -227,8 +227,8 @@ def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None)
     layers, order = range(len(model.blocks)), model.order
     if len(images[0][0].tokens) != len(layers) + 1:
         raise UnsupportedModel(
-            f"The tokens of {kind} were seen at {len(images[0][0].tokens)} places, where {len(layers) + 1}"
-            f" were expected for {len(layers)} blocks. Name the blocks by blocks='…'."
+            f"The tokens of {kind} were recorded {len(images[0][0].tokens)} times; expected"
+            f" {len(layers) + 1} for {len(layers)} blocks. Pass the path of the blocks as blocks='…'."
         )
     calls, entered = [], []
     for layer in layers:
@@ -263,8 +263,10 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
         else:
             calls.append(call)
             continue
-        detail = f"block {layer + 1} has {fault}. vitviz shows no map rather than a wrong one."
-        raise UnsupportedModel(f"The attention of {kind} cannot be read truthfully: {detail}")
+        raise UnsupportedModel(
+            f"The attention of {kind} cannot be recorded correctly: block {layer + 1} has {fault}. vitviz"
+            " shows no map rather than a wrong one."
+        )
     return calls
 
 

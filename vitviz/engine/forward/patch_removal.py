@@ -29,7 +29,9 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.runs import PATCHES_AS
 
-POOLED = "Its attention pooling adds positions of all patches, so none can be dropped; paint over them."
+POOLED = (
+    "Its attention pooling adds positions of all patches, so none can be dropped. Paint over them instead."
+)
 AT_ONCE = 10 * 197  # tokens per batch: at 32 images MLP activations exceed the cache; each takes 50 % longer
 
 
@@ -57,9 +59,10 @@ class PatchRemoval:
         preprocessing: Preprocessing,
     ):  # fmt: skip
         if patches_as not in PATCHES_AS:
-            known = ", ".join(PATCHES_AS)
-            raise VitvizError(f"Given patches_as={quoted(patches_as)}; expected one of {known}.")
-        self._model, self._pixels, self._grid = model, pixels, grid
+            raise VitvizError(
+                f"patches_as={quoted(patches_as)} is not valid; expected one of {', '.join(PATCHES_AS)}."
+            )
+        self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
         self._blocks = capture.transformer_blocks(model)
         self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0
         dropped, pool = patches_as == "dropped", getattr(model, "attn_pool", None)

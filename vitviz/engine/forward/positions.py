@@ -52,7 +52,7 @@ def follow_transformers(variant: nn.Module, model: nn.Module) -> None:
     if tables and old[0] != old[1]:
         raise UnsupportedModel(
             f"The position table of this model is for {old[0]} x {old[1]} patches, and transformers resizes"
-            " square tables only. Look at the model at its own input size."
+            " square tables only. Use the model's own input size."
         )
     for (part, name), table in tables.items():
         setattr(part, name, nn.Parameter(table, requires_grad=False))

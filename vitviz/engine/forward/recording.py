@@ -77,8 +77,8 @@ def check_truth(
         if given is None or given.values is None or given.shape != (tokens, heads * dim):
             reason = "nothing" if given is None else f"a tensor of shape {given.shape}"
             raise UnsupportedModel(
-                f"The attention of {name} cannot be read truthfully: after the attention call of block"
-                f" {layer + 1} the model goes on with {reason} where {(tokens, heads * dim)} is expected."
+                f"The attention of {name} cannot be recorded correctly: after the attention call of block"
+                f" {layer + 1} the model continues with {reason}; expected {(tokens, heads * dim)}."
             )
         queries = given.queries.to(attention.q.device)
         with torch.autocast(attention.v.device.type, enabled=False):
@@ -88,9 +88,9 @@ def check_truth(
         error = ((values - expected).abs().max() / values.abs().max().clamp_min(1e-30)).item()
         if not error <= tolerance:
             raise UnsupportedModel(
-                f"The attention of {name} cannot be read truthfully: in block {layer + 1} the recorded"
-                f" attention explains the model's own values only to {error:.1e} where {tolerance:.0e} is"
-                " expected. vitviz shows no map rather than a wrong one."
+                f"The attention of {name} cannot be recorded correctly: in block {layer + 1} the recorded"
+                f" attention times values differs from the model's own output by {error:.1e}; at most"
+                f" {tolerance:.0e} is expected. vitviz shows no map rather than a wrong one."
             )
 
 
@@ -129,8 +129,8 @@ def transformer_blocks(model: nn.Module) -> list[nn.Module]:
     blocks = getattr(model, "blocks", None)
     if not isinstance(blocks, (nn.Sequential, nn.ModuleList)) or len(blocks) == 0:
         raise UnsupportedModel(
-            f"{type(model).__name__} is no plain Vision Transformer: it has no single stack of transformer"
-            " blocks. Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
+            f"{type(model).__name__} is not a plain Vision Transformer: it has no single stack of"
+            " transformer blocks. Choose a ViT, DeiT, BEiT, DINO, CLIP, EVA or SigLIP model."
         )
     return list(blocks)
 
@@ -140,13 +140,13 @@ def check_plain(recording: Recording, tokens: int, name: str) -> None:
     for layer, calls in enumerate(recording.calls):
         if len(calls) != 1:
             raise UnsupportedModel(
-                f"{name} is no plain Vision Transformer: block {layer + 1} makes {len(calls)} attention calls"
-                " where exactly one is expected, so there is no single attention map to show."
+                f"{name} is not a plain Vision Transformer: block {layer + 1} makes {len(calls)} attention"
+                " calls; expected exactly one, so there is no single attention map to show."
             )
         call = calls[0]
         if call.q.ndim != 4 or call.q.shape[2] != tokens or call.k.shape[2] != tokens:
             raise UnsupportedModel(
-                f"{name} is no plain Vision Transformer: block {layer + 1} attends within"
-                f" {tuple(call.q.shape)} (batch, heads, tokens, dim) where all {tokens} tokens are expected"
-                " to see each other."
+                f"{name} is not a plain Vision Transformer: block {layer + 1} attends within"
+                f" {tuple(call.q.shape)} (batch, heads, tokens, dim); expected all {tokens} tokens to attend"
+                " to each other."
             )

@@ -70,7 +70,7 @@ def fixed_positions_reason(model: nn.Module) -> str | None:
     named = {"learned": "a learned table", "rotary": "rotary embedding", "relative": "relative bias"}
     kinds = " and ".join(named[one] for one in kind.split(" + "))
     reason = "they are not (only) a table that can be zeroed"
-    return f"knows positions by {kinds}: not applicable, because {reason}"
+    return f"encodes positions by {kinds}: not applicable, because {reason}"
 
 
 def without_positions(model: nn.Module, name: str) -> nn.Module:

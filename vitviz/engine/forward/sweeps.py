@@ -101,7 +101,7 @@ class _Ready:
 def _passing(forward: ForwardRunner) -> Iterator[None]:
     """Run passes in the `with` without gradients; raise OutOfMemory if memory runs out."""
     placed = forward.placed
-    name = f"Taking parts of {placed.checkpoint.name} away"
+    name = f"Ablating parts of {placed.checkpoint.name}"
     with inference_context(placed.device, placed.dtype), memory_guard(placed.device, name):
         yield
 
@@ -118,11 +118,12 @@ def sweep_parts(
     VitvizError for an invalid request, Stopped if cancelled.
     """
     if whole_number(batch, least=1) is None:
-        expected = "expected how many parts are taken away at once, from 1"
-        raise VitvizError(f"Given batch={quoted(batch)}; {expected}.")
+        raise VitvizError(
+            f"batch={quoted(batch)} is not valid; expected a whole number from 1, the parts ablated at once."
+        )
     stands = mean_outputs(forward, size).sentence if heads_as == "mean" else ""
     trace = forward.traces([prepared], size)[0]
-    trace.require_logits("there is no answer on which to see an effect")
+    trace.require_logits("there is no prediction whose change could be measured")
     classes = classes_of(trace, target)
     with _passing(forward):
         ready = _Ready(forward, prepared, size, heads_as, mlps, other)

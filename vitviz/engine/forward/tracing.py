@@ -98,7 +98,7 @@ def grid_of(model: nn.Module) -> Grid:
     size = getattr(embed, "grid_size", None)
     if size is None:
         raise UnsupportedModel(
-            f"{type(model).__name__} does not cut its input into a fixed grid of patches; choose a plain"
+            f"{type(model).__name__} does not divide its input into a fixed grid of patches. Choose a plain"
             " Vision Transformer."
         )
     names = []
@@ -108,7 +108,7 @@ def grid_of(model: nn.Module) -> Grid:
     if len(names) != getattr(model, "num_prefix_tokens", len(names)):
         raise UnsupportedModel(
             f"{type(model).__name__} has {model.num_prefix_tokens} prefix tokens, of which only"
-            f" {', '.join(names) or 'none'} are understood."
+            f" {', '.join(names) or 'none'} are known."
         )
     return Grid(int(size[0]), int(size[1]), patch_size(embed), tuple(names))
 

@@ -98,7 +98,7 @@ def find_checkpoint(
         names = [checkpoint.name for checkpoint in local]
         close = get_close_matches(name, [*names, *_on_hub(), *architectures()], n=4, cutoff=0.5)
         here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
-        instead = f"Close to it: {', '.join(close)}." if close else f"There are {here}."
+        instead = f"Similar names: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {quoted(name)}. {instead}")
     require_unicode(found.name, "the checkpoint's name")
     found = replace(found, architecture=architecture) if architecture else found
@@ -144,8 +144,10 @@ def _registered(name: str, trusted: bool) -> Checkpoint | None:
     if trusted and name != plain and "/" in name:  # a timm repository newer than the installed timm
         return None
     tags = [name for name in known if name.partition(".")[0] == architecture]
-    detail = f"Of {architecture} there are: {', '.join(tags) or 'none'}."
-    raise CheckpointError(f"timm has no trained weights {quoted(plain)} on the hub. {detail}")
+    raise CheckpointError(
+        f"timm has no trained weights {quoted(plain)} on the hub. For {architecture} it has:"
+        f" {', '.join(tags) or 'none'}."
+    )
 
 
 def _is_path(name: str) -> bool:
@@ -173,8 +175,8 @@ def _elsewhere(name: str) -> Checkpoint | None:
             weights = weights_file(path) if path.is_dir() else path if path.is_file() else None
         if weights is None or not weights.name.endswith(SUFFIXES):
             raise CheckpointError(
-                f"{path.name} holds no checkpoint: expected one file ending in {', '.join(SUFFIXES)}, "
-                "best model.safetensors with a config.json."
+                f"{path.name} holds no checkpoint: expected one file ending in {', '.join(SUFFIXES)},"
+                " preferably model.safetensors with a config.json."
             )
         return describe(path, weights, "local")
     if name.endswith(SUFFIXES) or name.startswith((".", "~", os.sep, "local-dir:")):
@@ -239,7 +241,7 @@ def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
         config = layout.config_beside(weights)
         nested = config.get("pretrained_cfg") or {}
         if not isinstance(config.get("architecture") or "", str):
-            raise ValueError(f"architecture is {quoted(config['architecture'])} where a name was expected")
+            raise ValueError(f"architecture is {quoted(config['architecture'])}; expected a name")
         about = {"licence": nested.get("license"), "note": nested.get("description")}
         about |= config.get("vitviz") or {}
         return replace(
@@ -252,7 +254,7 @@ def describe(path: Path, weights: Path, source: Any) -> Checkpoint:
     except CheckpointError as error:
         return replace(blank, note=str(error))
     except (TypeError, ValueError, AttributeError) as error:
-        return replace(blank, note=f"Its config.json cannot be understood ({error}).")
+        return replace(blank, note=f"Its config.json cannot be read ({error}).")
 
 
 def _input_size(config: dict[str, Any]) -> tuple[int, int, int] | None:

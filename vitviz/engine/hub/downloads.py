@@ -102,8 +102,9 @@ def fetch_weights(location: str, filename: str, progress: OnBytes | None = None)
         try:
             done += fetch(location, name, onward).stat().st_size
         except NoSuchFile as error:
-            reason = "so the repository is not whole. Choose another."
-            raise HubError(f"{error} Its {filename} names it, {reason}") from error
+            raise HubError(
+                f"{error} Its {filename} refers to it, so the repository is incomplete. Choose another."
+            ) from error
     return index
 
 
@@ -167,7 +168,7 @@ def _answer(repo: str, revision: str | None, filename: str) -> Any:
     thread.start()
     thread.join(ANSWER_SECONDS)
     if not result:
-        raise HubError(f"The hub ({constants.ENDPOINT}) did not answer within {ANSWER_SECONDS:g} seconds.")
+        raise HubError(f"The hub ({constants.ENDPOINT}) did not respond within {ANSWER_SECONDS:g} seconds.")
     if isinstance(result[0], Exception):
         raise _in_words(result[0], repo, filename) from result[0]
     return result[0]
@@ -226,8 +227,8 @@ def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None
                 progress(job.done, job.total)
             if time.monotonic() - job.moved > stall:
                 raise HubError(
-                    f"The download of {filename} of {repo} stood still for {stall:g} seconds, "
-                    f"{job.done:,} of {job.total:,} bytes in. Try again later."
+                    f"The download of {filename} of {repo} made no progress for {stall:g} seconds, after"
+                    f" {job.done:,} of {job.total:,} bytes. Try again later."
                 )
     finally:
         with _lock:
@@ -274,7 +275,7 @@ def _counter(job: _Job) -> type:
             if job.done > (job.total or _UNANNOUNCED):
                 raise HubError(
                     f"The hub sends more than the {job.total or _UNANNOUNCED:,} bytes that it announced; the"
-                    " download was cut off."
+                    " download was stopped."
                 )
             # Only _STEP new bytes reset the clock, so a trickling or endlessly restarting download stalls.
             if job.done >= min(job.farthest + _STEP, job.total or _STEP):
@@ -308,8 +309,10 @@ def _verify(path: Path, job: _Job, what: str) -> None:
         blob = path.resolve()
         path.unlink(missing_ok=True)
         blob.unlink(missing_ok=True)
-        advice = "It was thrown away; try again."
-        raise HubError(f"{what} arrived damaged: its hash is not the one that the hub announced. {advice}")
+        raise HubError(
+            f"{what} arrived damaged: its hash is not the one that the hub announced. It was deleted; try"
+            " again."
+        )
 
 
 def _all_shards_cached(location: str, weights: Path) -> bool:
@@ -333,16 +336,16 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
     if isinstance(error, errors.RemoteEntryNotFoundError):
         return NoSuchFile(f"{repo} has no file {filename} on the hub.")
     page, log_in = f"{constants.ENDPOINT}/{repo}", "log in with `hf auth login` or set HF_TOKEN"
-    offline = "HF_HUB_OFFLINE forbids to ask the hub for it"
+    offline = "HF_HUB_OFFLINE forbids downloads from the hub"
     private = "or it is private. Check its name; for a private one"
     for kind, sentence in (  # subclasses first
         (errors.OfflineModeIsEnabled, f"{repo} is not on this machine, and {offline}."),
         (errors.GatedRepoError, f"{repo} is gated: accept its conditions at {page}, then {log_in}."),
-        (errors.RevisionNotFoundError, f"{repo} does not have the revision that was asked for."),
+        (errors.RevisionNotFoundError, f"{repo} does not have the requested revision."),
         (errors.RepositoryNotFoundError, f"The hub has no repository {repo}, {private} {log_in}."),
         (
             errors.HFValidationError,
-            f"{quoted(repo)} cannot be a repository's name; expected is organisation/name.",
+            f"{quoted(repo)} is not a valid repository name; expected organisation/name.",
         ),
         (errors.FileMetadataError, _no_hub_message()),
     ):
@@ -361,19 +364,20 @@ def _in_words(error: Exception, repo: str, filename: str) -> HubError:
 def _no_hub_message() -> str:
     """Return the error sentence for an endpoint that answers, but not as a model hub."""
     proxy = "Check HF_ENDPOINT and the proxy settings"
-    return f"{constants.ENDPOINT} answered, but not as a model hub does. {proxy}."
+    return f"{constants.ENDPOINT} responded, but not as a model hub does. {proxy}."
 
 
 def _status_message(status: int, repo: str) -> str:
     """Return the error sentence for an HTTP status of the hub, with the remedy."""
-    log_in, many = "Log in with `hf auth login`", "The hub has had too many requests from here (429)"
-    refused = (
-        f"The hub refuses access to {repo} ({status}). {log_in}, or set HF_TOKEN to a token that may read it."
+    log_in, many = (
+        "Log in with `hf auth login`",
+        ("The hub has received too many requests from this address (429)"),
     )
+    refused = f"The hub denies access to {repo} ({status}). {log_in}, or set HF_TOKEN to a token with access."
     return {
         401: refused, 403: refused, 404: f"The hub has no repository {repo}. Check its name.",
-        429: f"{many}. Wait a few minutes before asking for {repo} again.",
-    }.get(status, f"The hub answered {status} when asked for {repo}. Try again later.")  # fmt: skip
+        429: f"{many}. Wait a few minutes before requesting {repo} again.",
+    }.get(status, f"The hub sent status {status} for a request for {repo}. Try again later.")  # fmt: skip
 
 
 def _connection_message(error: Exception, repo: str, filename: str) -> str:
@@ -381,11 +385,11 @@ def _connection_message(error: Exception, repo: str, filename: str) -> str:
     # httpx's errors by name, because the module's name changes with the library
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}:
-        return f"The hub ({constants.ENDPOINT}) cannot be reached from here ({first_line(error)})."
+        return f"The hub ({constants.ENDPOINT}) cannot be reached ({first_line(error)})."
     if "TimeoutException" in kinds:
-        return f"The hub ({constants.ENDPOINT}) stopped answering when asked for {repo}. Try again later."
+        return f"The hub ({constants.ENDPOINT}) stopped responding to a request for {repo}. Try again later."
     if kinds & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
-        return f"The download of {filename} of {repo} broke off half-way; nothing of it was kept. Try again."
+        return f"The download of {filename} of {repo} was interrupted; nothing of it was kept. Try again."
     return f"{filename} of {repo} could not be downloaded: {first_line(error)}."
 
 
@@ -400,7 +404,7 @@ def _require_hash(etag: str | None) -> str:
         raise HubError(_no_hub_message())
     if not _HASH.fullmatch(etag):
         raise HubError(
-            f"The hub ({constants.ENDPOINT}) announces something else than a file's hash, so nothing was"
+            f"The hub ({constants.ENDPOINT}) sends something other than a file hash, so nothing was"
             " downloaded. Check HF_ENDPOINT."
         )
     return etag
@@ -430,8 +434,10 @@ def _check_response(response: Any) -> None:
     headers = response.headers
     revision = headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT)
     if revision is not None and not _REVISION.fullmatch(revision):
-        reason = "so nothing was downloaded. Check HF_ENDPOINT."
-        raise HubError(f"The hub ({constants.ENDPOINT}) names a revision that can be none, {reason}")
+        raise HubError(
+            f"The hub ({constants.ENDPOINT}) sends an invalid revision, so nothing was downloaded. Check"
+            " HF_ENDPOINT."
+        )
     etag = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_ETAG) or headers.get("ETag")
     if response.request.method == "HEAD" and response.status_code == 200 and etag is not None:
         _require_hash(etag.removeprefix("W/").strip('"'))

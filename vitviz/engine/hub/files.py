@@ -41,8 +41,8 @@ def files_of(checkpoint: Checkpoint, progress: downloads.OnBytes | None = None) 
         if weights is None or not weights.is_file():
             place = Path(checkpoint.location).name
             raise CheckpointError(
-                f"{checkpoint.name} has no weights (any more): expected {place} to be or to hold a file"
-                f" ending in {', '.join(SUFFIXES)}. Put it back, or choose another checkpoint."
+                f"{checkpoint.name} has no weights (any more): expected {place} to be or to contain a file"
+                f" ending in {', '.join(SUFFIXES)}. Restore it, or choose another checkpoint."
             )
         beside = (weights.with_name(name) for name in PREPROCESSORS)
         preprocessor = _preprocessor(folder.read_json(path) if path.is_file() else None for path in beside)

@@ -70,7 +70,7 @@ def snapshot_checkpoint(checkpoint: Checkpoint, step: int) -> Checkpoint:
     paths = dict(snapshot_files(checkpoint))
     if step not in paths:
         steps = ", ".join(map(str, paths)) or "none"
-        raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; kept are: {steps}.")
+        raise CheckpointError(f"{checkpoint.name} has no snapshot of step {step}; available are: {steps}.")
     note = LocalizedText("After {step} steps of training.", step=f"{step:,}")
     return replace(checkpoint, name=f"{checkpoint.name}@{step}", location=str(paths[step]), note=note)
 

@@ -76,7 +76,9 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
         area, pasted = across * down, abs(prod(stroke.goal or (0,)))
         left -= area + pasted + _filled_pixels(stroke, area) // FILLED
         if stroke.tool == "onto" and stroke.ink == "other" and other is None:
-            raise ImageError("Given a piece to be laid onto.other, but no other photograph; expected one.")
+            raise ImageError(
+                "An edit pastes a region from another image, but no other image was given. Pass it."
+            )
         if left < 0:
             _refuse(original.shape)
         piece = _cut_piece(found, stroke, box) if stroke.tool in _PIECES and across and down else None
@@ -97,8 +99,8 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
 def _refuse(shape: tuple[int, ...]) -> None:
     """Raise ImageError because strokes cover too many pixels of an image (height, width, channel)."""
     raise ImageError(
-        f"Given strokes that go over more than {WORK // 10**6:,} million pixels of a picture of"
-        f" {shape[1]} x {shape[0]}; take some back, or make the picture smaller."
+        f"The strokes cover more than {WORK // 10**6:,} million pixels of an image of {shape[1]} x"
+        f" {shape[0]}. Undo some, or use a smaller image."
     )
 
 

@@ -129,8 +129,8 @@ def open_bands(source: Any, channels: int) -> Image.Image | Num[np.ndarray, "hei
         return open_image(source)
     raise ImageError(
         LocalizedText(
-            "This model reads {channels} channels, which the image does not have. Give an array, a tensor or"
-            " a TIFF with {channels} channels in Python, or choose another checkpoint.",
+            "This model reads {channels} channels, and the image has another number of channels. Pass an"
+            " array, a tensor or a TIFF with {channels} channels in Python, or choose another checkpoint.",
             channels=channels,
         )
     )
@@ -141,8 +141,10 @@ def _tiff_bands(name: str, data: bytes) -> Num[np.ndarray, "height width *channe
     try:
         import tifffile
     except ImportError:
-        advice = "Install tifffile (pip install 'vitviz[bands]'), or give an array."
-        raise ImageError(f"{name} is a TIFF, whose bands cannot be read here. {advice}") from None
+        raise ImageError(
+            f"{name} is a TIFF, whose bands cannot be read without tifffile. Install it (pip install"
+            " 'vitviz[bands]'), or pass an array."
+        ) from None
     try:
         with tifffile.TiffFile(io.BytesIO(data)) as file:
             series, colours = file.series[0], file.pages[0].photometric.name
@@ -155,8 +157,10 @@ def _tiff_bands(name: str, data: bytes) -> Num[np.ndarray, "height width *channe
     except ImageError:
         raise
     except Exception as error:  # decoders raise nearly anything
-        advice = "Save it without compression, or give an array."
-        raise ImageError(f"The bands of {name} cannot be read ({first_line(error)}). {advice}") from error
+        raise ImageError(
+            f"The bands of {name} cannot be read ({first_line(error)}). Save it without compression, or pass"
+            " an array."
+        ) from error
 
 
 def _array_of(tensor: Any, channels: tuple[int, ...]) -> Shaped[np.ndarray, "height width *channel"]:
@@ -173,13 +177,14 @@ def _array_of(tensor: Any, channels: tuple[int, ...]) -> Shaped[np.ndarray, "hei
     low, high = values.min().item(), values.max().item()
     if low < -OVERSHOOT:
         raise ImageError(
-            f"The tensor has values from {low:.4g} to {high:.4g}, as after normalisation: expected 0 to 1 or"
-            " 0 to 255. Give the image as it was before mean and deviation were applied."
+            f"The tensor has values from {low:.4g} to {high:.4g}, as after normalisation; expected 0 to 1 or"
+            " 0 to 255. Pass the image from before normalisation."
         )
     if 1 + OVERSHOOT < high <= 255 + OVERSHOOT:
-        assumed = "the range 0 to 255 was assumed. Give uint8, or values from 0 to 1."
-        given = f"The tensor of {tensor.dtype} has values up to {high:.4g}"
-        warnings.warn(f"{given}; {assumed}", AssumedWarning, stacklevel=3)
+        assumption = (
+            f"The tensor of {tensor.dtype} has values up to {high:.4g}; the range 0 to 255 was assumed."
+        )
+        warnings.warn(f"{assumption} Pass uint8, or values from 0 to 1.", AssumedWarning, stacklevel=3)
         values = values / 255
     return values.numpy()
 
@@ -250,7 +255,7 @@ def _read(source: object) -> tuple[str, bytes]:
             path = Path(source)
             name = printable_name(path)
             if not path.is_file():  # missing, a folder, or a pipe that would never end
-                there = "expected the path of a picture on this machine"
+                there = "expected the path of an image on this machine"
                 raise ImageError(f"There is no file {name}: {there}. Check the path.")
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
@@ -265,17 +270,18 @@ def _read(source: object) -> tuple[str, bytes]:
     except ImageError:
         raise
     except (OSError, ValueError, TypeError) as error:
-        expected = "expected a readable picture file. Check the path and its permissions."
-        raise ImageError(f"{name} could not be read ({type(error).__name__}): {expected}") from error
+        raise ImageError(
+            f"{name} could not be read ({type(error).__name__}); expected a readable image file. Check the"
+            " path and its permissions."
+        ) from error
     if not isinstance(data, bytes):
         raise ImageError(
-            "Expected a picture as a path, bytes, a file opened with 'rb', a PIL image, a NumPy array or a"
-            f" tensor, but was given {type(source).__name__}. Convert it to one of these."
+            "Expected an image as a path, bytes, a file opened with 'rb', a PIL image, a NumPy array or a"
+            f" tensor, but got {type(source).__name__}. Convert it to one of these."
         )
     if len(data) > MAX_BYTES:
         raise ImageError(
-            f"{name} is larger than {MAX_BYTES // 2**20} MB, the most that is accepted. Save it smaller and"
-            " try again."
+            f"{name} is larger than {MAX_BYTES // 2**20} MB, the maximum. Save it smaller and try again."
         )
     return name, data
 
@@ -287,8 +293,8 @@ def _identified(name: str, data: bytes) -> Image.Image:
             from pillow_heif import HeifImageFile
         except ImportError:
             raise ImageError(
-                f"{name} is a HEIC photograph, which cannot be read here: expected {READABLE}. Export it as"
-                " JPEG and try again, or install pillow-heif (pip install 'vitviz[heic]')."
+                f"{name} is a HEIC photo, which cannot be read here: expected {READABLE}. Export it as JPEG"
+                " and try again, or install pillow-heif (pip install 'vitviz[heic]')."
             ) from None
         try:
             return HeifImageFile(io.BytesIO(data), "")
@@ -305,9 +311,10 @@ def _identified(name: str, data: bytes) -> Image.Image:
             return reader(io.BytesIO(data), "")
         except Exception as error:  # readers raise nearly anything on broken headers
             raise _undecodable_error(name, title) from error
-    what = "is not a picture that can be read" if data else "is empty"
-    advice = "Choose another file, or save the picture as one of these."
-    raise ImageError(f"{name} {what}: expected a {READABLE} file. {advice}")
+    what = "is not an image that can be read" if data else "is empty"
+    raise ImageError(
+        f"{name} {what}: expected a {READABLE} file. Choose another file, or save the image as one of these."
+    )
 
 
 def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None:
@@ -315,14 +322,16 @@ def check_size(name: str, size: tuple[int, int], most: int = MAX_PIXELS) -> None
     width, height = size
     this = f"{name} is {width} x {height} pixels"
     if min(size) < 1:
-        raise ImageError(f"{this}: expected at least 1 x 1. Choose another picture.")
+        raise ImageError(f"{this}; at least 1 x 1 is expected. Choose another image.")
     if width * height > most:
-        detail = f"at most {most // 10**6} million are accepted. Make it smaller and try again."
-        raise ImageError(f"{this}, {width * height / 1e6:.4g} million: {detail}")
+        raise ImageError(
+            f"{this}, {width * height / 1e6:.4g} million; at most {most // 10**6} million are accepted. Make"
+            " it smaller and try again."
+        )
     if max(size) > MAX_ELONGATION * min(size):
         raise ImageError(
-            f"{this}, its longer side {max(size) / min(size):.4g} times the shorter: at most {MAX_ELONGATION}"
-            " times is accepted. Crop it to a less elongated part and try again."
+            f"{this}, so its longer side is {max(size) / min(size):.4g} times the shorter; at most"
+            f" {MAX_ELONGATION} times is accepted. Crop it and try again."
         )
 
 
@@ -352,9 +361,9 @@ def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
     if found > MAX_SCANS or found * pixels > MAX_WORK:
         count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
         raise ImageError(
-            f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels: at most {MAX_SCANS}"
-            f" scans, and {MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as a"
-            " baseline JPEG or PNG."
+            f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels; at most {MAX_SCANS}"
+            f" scans, and {MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as"
+            " a baseline JPEG or PNG."
         )
 
 
@@ -389,8 +398,8 @@ def _orientation(image: Image.Image) -> int:
 def _undecodable_error(name: str, title: str) -> ImageError:
     """Return the error for an image file that cannot be decoded; `title` is a format such as 'HEIC'."""
     return ImageError(
-        f"{name} could not be decoded: expected a whole {title} file, but it is damaged, breaks off, or is of"
-        " a rare kind. Download or export it again, best as JPEG or PNG."
+        f"{name} could not be decoded as {title}: it is damaged, incomplete or of an unusual kind. Download"
+        " or export it again, preferably as JPEG or PNG."
     )
 
 
@@ -428,8 +437,8 @@ def require_interleaved(image: Image.Image) -> None:
     bits, samples = tags.get(BITS) or (1,), tags.get(SAMPLES, 1)
     if tags.get(PLANAR) == 2 and samples > 1 and not (samples in (3, 4) and set(bits) == {8}):
         raise ImageError(
-            f"The picture is a TIFF that stores its {samples} channels of {bits[0]} bits apart: expected them"
-            " side by side (PlanarConfiguration 1), or 8-bit RGB. Export it so, or as PNG."
+            f"The image is a TIFF that stores its {samples} channels of {bits[0]} bits in separate planes;"
+            " expected interleaved channels (PlanarConfiguration 1), or 8-bit RGB. Export it so, or as PNG."
         )
 
 
@@ -452,8 +461,8 @@ def width_and_height(array: np.ndarray) -> tuple[int, int]:
         return array.shape[1], array.shape[0]
     shape = " x ".join(map(str, array.shape)) or "a single number"
     raise ImageError(
-        f"The array is {shape}: expected height x width, or height x width x 1, 3 or 4. "
-        "Put the channels last and hand over one picture at a time."
+        f"The array is {shape}; expected height x width, or height x width x 1, 3 or 4. Put the channels"
+        " last and pass one image at a time."
     )
 
 
@@ -474,13 +483,15 @@ def _in_bytes(array: np.ndarray) -> Num[np.ndarray, "height width *channel"]:
         return np.divide(array, 257, dtype=np.float32)  # 65535 / 255
     if kind != "f":
         raise ImageError(
-            f"The array holds {array.dtype}: expected uint8, uint16, bool, or floating point from 0 to 1."
+            f"The array holds {array.dtype}; expected uint8, uint16, bool, or floating point from 0 to 1."
             " Convert it with astype('uint8')."
         )
     low, high = float(array.min()), float(array.max())
     if not (low >= -OVERSHOOT and high <= 1 + OVERSHOOT):  # in this form NaN is refused, too
-        expected = "expected 0 to 1. Scale it, or convert it to uint8."
-        raise ImageError(f"The floating-point picture has values from {low:.4g} to {high:.4g}: {expected}")
+        raise ImageError(
+            f"The floating-point image has values from {low:.4g} to {high:.4g}; expected 0 to 1. Scale it,"
+            " or convert it to uint8."
+        )
     return np.clip(array.astype(np.float32), 0, 1) * 255
 
 
@@ -497,14 +508,18 @@ def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray,
     highest = ranges.get(bits, 65535)
     if highest != 65535:  # 12 bits in 16, or signed numbers, whose negative half is darker than black
         if values.min() < 0:
-            expected = f"expected 0 to {highest}. Save it with 8 or 16 bits."
-            raise ImageError(f"The picture has grey values from {values.min()}: {expected}")
+            raise ImageError(
+                f"The image has grey values from {values.min()}; expected 0 to {highest}. Save it with 8 or"
+                " 16 bits."
+            )
         values = (values.astype(np.int64) * 65535 + highest // 2) // highest
     if white_is_zero and values.max() <= 65535:
         values = 65535 - values.astype(np.int64)
     if values.min() < 0 or values.max() > 65535:
-        expected = "expected 0 to 65535. Save it with 8 or 16 bits."
-        raise ImageError(f"The picture has grey values from {values.min()} to {values.max()}: {expected}")
+        raise ImageError(
+            f"The image has grey values from {values.min()} to {values.max()}; expected 0 to 65535. Save it"
+            " with 8 or 16 bits."
+        )
     transparent = image.info.get("transparency")
     values = values if transparent is None else np.where(values == transparent, 65535, values)
     return values.astype(np.uint16)

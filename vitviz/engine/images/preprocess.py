@@ -73,10 +73,13 @@ class Preprocessing:
         """What is shown of a model's channels; empty for RGB."""
         if self.channels == 3:
             return ""
-        if self.channels == 1:
-            return "It reads 1 channel; photographs are converted to grey."
-        shown = f"{', '.join(map(str, self.bands))} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
-        return f"It reads {self.channels} channels, of which {shown}."
+        bands, grey = ", ".join(map(str, self.bands)), "; images are converted to grey"
+        many = f"of which {bands} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
+        return (
+            f"It reads {self.channels} channels, {many}."
+            if self.channels > 1
+            else f"It reads 1 channel{grey}."
+        )
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:
@@ -100,8 +103,8 @@ class Preprocessing:
             crop_pct = float(values["crop_pct"])
         except (TypeError, ValueError, AssertionError) as error:
             raise CheckpointError(
-                f"The checkpoint's preprocessing cannot be understood ({error}). Check its config.json"
-                " against timm's."
+                f"The checkpoint's preprocessing cannot be read ({error}). Check its config.json against"
+                " timm's."
             ) from error
         interpolation = "bilinear" if values["interpolation"] == "random" else values["interpolation"]
         crop_mode, processor = values["crop_mode"], config.get("processor")
@@ -170,8 +173,7 @@ def prepare(
     if preprocessing.channels != 3:
         return _banded(image, preprocessing)
     if image.mode != "RGB":
-        detail = "open it with open_image"
-        raise ImageError(f"Expected an RGB picture, but was given one in mode {image.mode}; {detail}.")
+        raise ImageError(f"Expected an RGB image, but got one in mode {image.mode}. Open it with open_image.")
     if preprocessing.processor is not None:
         return _processed(image, preprocessing, preprocessing.processor)
     picture, box, to_tensor, scale = _cut(image, preprocessing)
@@ -258,7 +260,7 @@ def fitted_size(upload: tuple[int, int], tokens: int, patch: tuple[int, int]) ->
     (224, 224)
     """
     if tokens < 1:
-        raise ValueError(f"A picture needs at least 1 patch, but {tokens} were given.")
+        raise ValueError(f"An image needs at least 1 patch, but {tokens} were given.")
     ratio = upload[0] / patch[1] / (upload[1] / patch[0])  # columns to rows
     rows, cols = sqrt(tokens / ratio), sqrt(tokens * ratio)
     # larger first, because min takes the first of equals
@@ -286,20 +288,22 @@ def _check(
     wrong, scaled = None, all(MIN_STD <= value <= LARGEST for value in std)
     if not size[0] == len(mean) == len(std):
         wrong = (
-            f"its model reads {size[0]} channels, with {len(mean)} means and {len(std)} deviations; expected"
-            " are mean=… and std=… with one number for each channel"
+            f"its model reads {size[0]} channels, but there are {len(mean)} means and {len(std)} deviations;"
+            " expected are mean=… and std=… with one number for each channel"
         )
     elif len(bands) not in (1, 3) or not all(0 <= band < size[0] for band in bands):
         wrong = f"bands={bands}; expected are one or three of its {size[0]} channels, counted from 0"
     elif size[0] == 3 and bands != (0, 1, 2):
-        wrong = f"bands={bands} are for models that do not read RGB, and it has three channels"
+        wrong = f"bands={bands} are for models that do not read RGB, but it has three channels"
     elif min(size) < 1 or crop_pct <= 0 or min(std) <= 0:
-        wrong = f"input size {size}, crop_pct {crop_pct} and std {std} have to be above 0"
+        wrong = f"input size {size}, crop_pct {crop_pct} and std {std} must be above 0"
     elif not MIN_CROP <= crop_pct <= MAX_CROP:
-        wrong = f"crop_pct is {crop_pct:g}, and from {MIN_CROP} to {MAX_CROP} was expected"
-    elif not scaled or not all(abs(value) <= LARGEST for value in mean):
+        wrong = f"crop_pct is {crop_pct:g}; expected {MIN_CROP} to {MAX_CROP}"
+    elif not (
+        all(MIN_STD <= value <= LARGEST for value in std) and all(abs(value) <= LARGEST for value in mean)
+    ):
         wrong = (
-            f"mean {mean} and std {std} are of values from 0 to 1: each std has to be from {MIN_STD:g} to"
+            f"mean {mean} and std {std} refer to values from 0 to 1; each std must be from {MIN_STD:g} to"
             f" {LARGEST:g}"
         )
     elif interpolation not in interpolations:
@@ -307,5 +311,7 @@ def _check(
     elif crop_mode not in CROP_MODES:
         wrong = f"its crop mode is {quoted(crop_mode)}; expected one of {', '.join(CROP_MODES)}"
     if wrong:
-        advice = "Choose another checkpoint, or mend its config.json."
-        raise CheckpointError(f"The checkpoint's preprocessing cannot be followed: {wrong}. {advice}")
+        raise CheckpointError(
+            f"The checkpoint's preprocessing is not supported: {wrong}. Choose another checkpoint, or"
+            " correct its config.json."
+        )

@@ -101,8 +101,8 @@ class Processor:
         rows, cols = crop or (height, width)
         if min(height, width) < 1 or pad and (rows > pad[0] or cols > pad[1]):
             raise ImageError(
-                f"This image of {image.width} x {image.height} pixels is too elongated: its model's"
-                f" preprocessing makes it {width} x {height}. Crop it and try again."
+                f"This image of {image.width} x {image.height} pixels is too elongated: the model's"
+                f" preprocessing would make it {width} x {height}. Crop it and try again."
             )
         top, left = int((height - rows) / 2), int((width - cols) / 2)  # towards zero, as transformers rounds
 

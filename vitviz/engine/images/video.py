@@ -30,8 +30,8 @@ MEMORY, SECONDS = 2 * 2**30, 240  # limits of ffmpeg: bytes of address space, se
 LIMITED = 'ulimit -v {} 2>/dev/null; ulimit -t {}; exec "$@"'  # macOS has no -v
 READABLE = "MP4, MOV, WebM, MKV, AVI, GIF or animated WebP"
 MISSING = (
-    "Videos are decoded by the ffmpeg of imageio-ffmpeg, which is not installed: pip install 'vitviz[film]'."
-    " A GIF or an animated WebP needs nothing more."
+    "Videos are decoded by the ffmpeg of imageio-ffmpeg, which is not installed: pip install"
+    " 'vitviz[film]'. A GIF or an animated WebP does not need it."
 )
 BEGINS = {
     "mov": b"....(ftyp|moov|mdat|wide|free|skip|pnot)",
@@ -73,14 +73,14 @@ def frames_of(
             count += (number - first) % step == 0
             if seconds >= start + most_seconds or count > most_frames:
                 raise TooMuch(
-                    f"{name} goes on beyond {most_seconds:g} s or {most_frames:,} frames: expected a shorter"
-                    " video, a stop before that, a larger step (every so many frames), or larger limits."
+                    f"{name} is longer than {most_seconds:g} s or {most_frames:,} frames. Choose a shorter"
+                    " video, an earlier end, a larger step between frames, or larger limits."
                 )
             if (number - first) % step == 0:
                 check_size(name, picture.shape[1::-1])
                 yield number, seconds, picture
     if not count:
-        raise ImageError(f"{name} has no frame from {start:g} s on: expected a start before its end.")
+        raise ImageError(f"{name} has no frame at or after {start:g} s. Choose a start before its end.")
 
 
 def _kind(source: str | os.PathLike) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def _kind(source: str | os.PathLike) -> tuple[str, str]:
     path = Path(source)
     name = printable_name(path)
     if not path.is_file() or not os.access(path, os.R_OK):  # a URL, a folder, a pipe that never ends
-        raise ImageError(f"There is no file {name}: expected the path of a video to be read.")
+        raise ImageError(f"There is no file {name}; expected the path of a video.")
     with path.open("rb") as file:
         head = file.read(16)
         form = next((form for form, begins in BEGINS.items() if re.match(begins, head, re.S)), None)
@@ -96,7 +96,7 @@ def _kind(source: str | os.PathLike) -> tuple[str, str]:
             form = None  # its subtitles may be a playlist of other files
     if form is None:
         what = "is not a video that can be read" if head else "is empty"
-        raise ImageError(f"{name} {what}: expected {READABLE}, whatever it is called. Convert it to MP4.")
+        raise ImageError(f"{name} {what}; expected {READABLE}, whatever its file name. Convert it to MP4.")
     return name, form
 
 
@@ -165,7 +165,7 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
             process.kill()
             listener.join()
     if ended in (-9, -24):  # signals sent by ulimit
-        raise TooMuch(f"{name} takes more than {SECONDS} s to decode: expected a shorter or smaller video.")
+        raise TooMuch(f"{name} takes more than {SECONDS} s to decode. Choose a shorter or smaller video.")
     if ended != 0 or wrong.is_set():
         raise ImageError(_damaged_message(name, number))
 
@@ -173,6 +173,6 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
 def _damaged_message(name: str, frames: int) -> str:
     """Return the error message for a video of which only `frames` frames could be decoded."""
     return (
-        f"{name} could be decoded for {frames:,} frames and no more: it has no picture, breaks off, is"
-        " damaged or of a rare kind. Convert it to MP4, or stop before that."
+        f"Only {frames:,} frames of {name} could be decoded: it has no video track, is incomplete, damaged"
+        " or of an unusual kind. Convert it to MP4, or choose an end before that."
     )

@@ -22,8 +22,8 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace, TraceBatch
 
 NO_RESPONSE = (
-    "Not applicable, because {checkpoint} does not embed patches by one linear map of their pixels: a filter"
-    " has no response to a patch."
+    "Not applicable, because {checkpoint} does not embed patches by one linear map of their pixels: a"
+    " filter has no response to a patch."
 )
 CHECKED = 8  # patches whose embedding is compared with the filters' responses
 # relative to the largest entry: rounding in float32, and in 16 bits
@@ -56,8 +56,9 @@ def embedding_filters(inspector: Inspector, count: int = 28) -> FilterComponents
     weight = inspector.patch_filters()
     if weight is None:
         raise VitvizError(
-            f"{inspector.checkpoint.name} cuts its patches from the features of a stem and not from pixels,"
-            " so its embedding has no RGB filters; inspector.stem_filters() has the stem's first convolution."
+            f"{inspector.checkpoint.name} takes its patches from the features of a stem, not from pixels, so"
+            " its embedding has no RGB filters. inspector.stem_filters() returns the stem's first"
+            " convolution."
         )
     return analyses.principal_filters(weight, count)
 
@@ -132,7 +133,7 @@ def position_similarity(
     if table is None:
         raise VitvizError(
             f"{inspector.checkpoint.name} has no learned absolute position embeddings (its positions:"
-            f" {inspector.position_kind()}), so there is no similarity of them."
+            f" {inspector.position_kind()}), so they have no similarity."
         )
     return analyses.position_similarity(table, inspector.grid(size))
 
@@ -206,11 +207,12 @@ def logit_lens(
     check_form(form)
     if patches:
         if target is None:
-            raise VitvizError("The lens on patches has one target; hand in target=, a class or (a, b).")
+            raise VitvizError("The logit lens on patches has one target; pass target=, a class or (a, b).")
         return analyses.lens_patches(checked_logit_terms(inspector, trace), target, form)
     if target is not None:
-        detail = "choose a column of it, or ask with patches=True"
-        raise VitvizError(f"The lens without patches has all classes; {detail}.")
+        raise VitvizError(
+            "The logit lens without patches has all classes. Choose a column of it, or pass patches=True."
+        )
     if form == "share":
         return analyses.lens_shares(checked_logit_terms(inspector, trace))
     inspector.answered(trace).require_logits(UNREAD)

@@ -31,7 +31,7 @@ ROOM = 256 * 2**20  # bytes of all writers' outputs in one batch of passes
 KEPT = 2  # traces whose recordings are cached
 TOLERANCE = 1e-4  # relative to the largest term
 ASTRAY = (
-    "what its heads read is explained by its writers only to {found} of the largest, where {allowed} is"
+    "the inputs of its heads are explained by their sources only to {found} of the largest; {allowed} is"
     " expected"
 )
 NO_PREDICTION = (
@@ -190,10 +190,13 @@ def edge_ablation(
     torch.Size([4])
     """
     if into not in SIDES or (layer is None) != (head is None):
-        raise VitvizError(f"Given into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)};"
-                          " expected into to be one of"
-                          f" {', '.join(SIDES)}, and a layer with its head, or neither.")  # fmt: skip
-    ledger, stream, basis = _resolve_target(inspector, trace, target)
+        raise VitvizError(f"into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)} is not valid;"
+                          f" expected into to be one of {', '.join(SIDES)}, and a layer with its head, or"
+                          " neither.")  # fmt: skip
+    (ledger, basis), stream = (
+        _resolve_target(inspector, trace, target, False),
+        record_stream(inspector, trace),
+    )
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     classes = classes_of(ledger.trace, target)
@@ -366,7 +369,7 @@ def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: s
     Raises VitvizError for any other `parts_as`.
     """
     if parts_as not in ("mean", "zero"):
-        raise VitvizError(f"Given parts_as={quoted(parts_as)}; expected 'mean' or 'zero'.")
+        raise VitvizError(f"parts_as={quoted(parts_as)} is not valid; expected 'mean' or 'zero'.")
     return mean_replacements(inspector, ledger, stream) if parts_as == "mean" else None
 
 

@@ -120,10 +120,10 @@ def perturbation(
     ((1, 4, 49, 196), torch.Size([4, 2]))
     """
     if whole_number(draws, least=1) is None:
-        raise VitvizError(f"Given draws={quoted(draws)}; expected a whole number from 1.")
+        raise VitvizError(f"draws={quoted(draws)} is not valid; expected a whole number from 1.")
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
     if not isinstance(others, list | tuple | None):
-        raise VitvizError(f"Given others of {type(others).__name__}; expected a list of pictures.")
+        raise VitvizError(f"others is a {type(others).__name__}; expected a list of images.")
     images = None if others is None else dict(enumerate(others))
     seconds = [*other_images(inspector, trace, images).values()] if kind in ("ground", "texture") else []
     logits_of = partial(perturbed_logits, inspector, trace, draws=draws, others=seconds)

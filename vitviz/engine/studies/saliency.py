@@ -85,7 +85,7 @@ def patch_scores(
     torch.Size([200, 14, 14])
     """
     if method not in DENSE:
-        raise VitvizError(f"Given the method {quoted(method)}; expected one of {', '.join(DENSE)}.")
+        raise VitvizError(f"The method {quoted(method)} does not exist; expected one of {', '.join(DENSE)}.")
     return dense.patch_scores(explained(inspector, image, 0, size=size), method)
 
 
@@ -197,8 +197,9 @@ def randomise_weights(inspector: Inspector, blocks: int, seed: int) -> Inspector
     """
     count = len(capture.transformer_blocks(inspector.model))
     if whole_number(blocks, below=count + 1) is None:
-        expected = f"expected 0 (the head alone) to {count}"
-        raise VitvizError(f"Given {quoted(blocks)} blocks to draw at random; {expected}.")
+        raise VitvizError(
+            f"{quoted(blocks)} randomised blocks are not valid; expected 0 (the head alone) to {count}."
+        )
     twin = inspector.with_runner(ForwardRunner(copy.copy(inspector.placed)))  # a copy shares the weights
     parts = [getattr(twin.model, name, None) for name in HEADS]
     parts += capture.transformer_blocks(twin.model)[count - blocks :]

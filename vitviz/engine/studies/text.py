@@ -37,10 +37,10 @@ from vitviz.traces.unicode import require_unicode
 AT_ONCE = 64  # sentences
 TOKENIZERS = ("tokenizer_config.json", "tokenizer.json", "special_tokens_map.json")
 NO_TOWER = (
-    "{name} has no text tower that vitviz knows: expected {files} {where}. Give vectors instead:"
+    "{name} has no text tower that vitviz knows: expected {files} {where}. Pass vectors instead:"
     " inspector.with_classes(vitviz.Classes(labels, vectors))."
 )
-NOT_INSTALLED = "Sentences are read by open_clip, which is not installed here: pip install open-clip-torch."
+NOT_INSTALLED = "Sentences are read by open_clip, which is not installed: pip install open-clip-torch."
 _kept: dict[tuple, tuple[Any, Callable]] = {}  # cache of one tower with its tokenizer
 _lock = lock_of(sys.modules[__name__])
 
@@ -81,9 +81,11 @@ def text(
     labels = [sentences] if isinstance(sentences, str) else list(sentences)
     templates = [templates] if isinstance(templates, str) else list(templates or ["{}"])
     if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
-        raise VitvizError(f"Given sentences={quoted(sentences)}; expected texts, none of them empty.")
+        raise VitvizError(f"sentences={quoted(sentences)} is not valid; expected texts, none of them empty.")
     if not all(isinstance(template, str) and "{}" in template for template in templates):
-        raise VitvizError(f"Given templates={quoted(templates)}; expected texts with {{}} for a sentence.")
+        raise VitvizError(
+            f"templates={quoted(templates)} is not valid; expected texts with {{}} for a sentence."
+        )
     for entry in (*labels, *templates):
         require_unicode(entry, "the sentence")
     name = plain_name(inspector.checkpoint.name)
