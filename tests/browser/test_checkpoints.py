@@ -185,7 +185,7 @@ def test_input_size_is_applied_and_indivisible_size_rejected(open_page):
     size = page.locator("#vitviz-size input")
     size.fill("100x96")
     size.press("Enter")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("does not divide")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("is not divisible")
     assert ready(page, "patches") == before
     size.fill("96 x 160")
     size.press("Enter")

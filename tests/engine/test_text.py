@@ -336,7 +336,7 @@ def test_text_classes_of_other_width_or_model_are_rejected():
     with pytest.raises(VitvizError, match="classes of yours for mine"):
         inspector.with_classes(vitviz.Classes(["one"], torch.ones(1, 10), model="yours"))
     distilled = inspect(perturbed(timm.create_model("deit_tiny_distilled_patch16_224", depth=1)))
-    with pytest.raises(UnsupportedModel, match="embeds a picture twice"):
+    with pytest.raises(UnsupportedModel, match="embeds an image twice"):
         distilled.with_classes(vitviz.Classes(["one"], torch.ones(1, 1000)))
 
 
@@ -409,7 +409,7 @@ def test_open_clip_files_need_architecture_in_config(kind, tmp_path):
     getattr(contrastive, kind)(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").unlink()
-    with pytest.raises(VitvizError, match="both towers as open_clip saves them.* Put a config.json"):
+    with pytest.raises(VitvizError, match="both towers as open_clip saves them.* Add a config.json"):
         vitviz.load(tmp_path, device="cpu")
     required = {name: config[name] for name in ("architecture", "num_classes", "model_args")}
     (tmp_path / "config.json").write_text(json.dumps(required))

@@ -243,7 +243,7 @@ class TokenMixingMlp(torch.nn.Module):
 
 def test_removing_patches_is_rejected_if_mlp_mixes_tokens(inspector):
     inspector.model.blocks[1].mlp = TokenMixingMlp(inspector.model.blocks[1].mlp)
-    with pytest.raises(UnsupportedModel, match="leaving patches out is not applicable"):
+    with pytest.raises(UnsupportedModel, match="removing patches is not applicable"):
         inspector.trace(noise(), ablation=Ablation(patches=[5]))
     assert inspector.trace(noise(), ablation=Ablation(patches=[5], patches_as="mean")).kept is None
 
@@ -257,7 +257,7 @@ def test_removing_patches_is_rejected_if_mlp_mixes_tokens(inspector):
         (Ablation(at=3, other="coffee"), "layers 0 to 2"),
         (Ablation(patches=[12]), "patches 0 to 11"),
         (Ablation(patches=range(12)), "at least one"),
-        (Ablation(at=1, other="/etc/passwd"), "hand it in"),
+        (Ablation(at=1, other="/etc/passwd"), "Pass it"),
     ],
 )
 def test_invalid_ablation_is_rejected(inspector, without, message):

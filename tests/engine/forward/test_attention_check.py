@@ -55,7 +55,7 @@ def test_corrupted_attention_record_is_rejected(name, corrupt, monkeypatch):
         return corrupt(true_of(*args), next(layers))
 
     monkeypatch.setattr(tracing, "to_attention", to_attention)
-    with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
+    with pytest.raises(UnsupportedModel, match="cannot be recorded correctly"):
         inspect(perturbed(name, depth=2)).trace(noise())
 
 
@@ -67,7 +67,7 @@ def test_missing_or_mixed_up_bias_is_rejected(mask, monkeypatch):
         return replace(bias, table=torch.zeros_like(bias.table) if mask is None else bias.table.roll(1, 0))
 
     monkeypatch.setattr(tracing, "biases_of", lambda *args: list(map(corrupt, original(*args))))
-    with pytest.raises(UnsupportedModel, match="cannot be read truthfully"):
+    with pytest.raises(UnsupportedModel, match="cannot be recorded correctly"):
         inspect(perturbed("vit_relpos_small_patch16_224", depth=2)).trace(noise())
 
 

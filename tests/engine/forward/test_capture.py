@@ -115,7 +115,7 @@ def test_dense_bias_is_stored_in_full():
         ("swin_tiny_patch4_window7_224", {}, "no single stack"),
         ("cait_xxs24_224", {}, "attention calls"),
         ("xcit_nano_12_p16_224", {}, "fixed grid of patches"),
-        ("samvit_base_patch16_224", {"depth": 2}, "is no plain Vision Transformer"),
+        ("samvit_base_patch16_224", {"depth": 2}, "is not a plain Vision Transformer"),
         ("vit_dlittle_patch16_reg1_gap_256", {"depth": 1}, "2 attention calls"),
     ],
 )
@@ -153,7 +153,7 @@ def test_attention_check_detects_change_after_attention_call():
 
 
 def test_model_without_blocks_is_rejected():
-    with pytest.raises(UnsupportedModel, match="ResNet is no plain Vision Transformer"):
+    with pytest.raises(UnsupportedModel, match="ResNet is not a plain Vision Transformer"):
         capture.transformer_blocks(timm.create_model("resnet18", pretrained=False))
 
 

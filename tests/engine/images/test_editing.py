@@ -198,8 +198,8 @@ def test_piece_is_pasted_onto_another_image(noise_image):
     assert (paste("onto.coffee_0.0.8.8.500.300")[:300] == coffee[:300]).all()
     for strokes, given, reason in (
         ("onto.nobody_0.0.8.8.0.0", other, "There is no sample 'nobody': expected one of chelsea"),
-        (piece, None, "no other photograph; expected one"),
-        (piece, b"no picture", "not a picture"),
+        (piece, None, "no other image was given"),
+        (piece, b"no picture", "not an image"),
         (f"{piece}.4096.4097", other, "up to 4,096"),
     ):
         with pytest.raises(VitvizError, match=reason):
@@ -258,13 +258,13 @@ def test_strokes_outside_image_change_nothing(noise_image):
 def test_too_many_pixels_of_work_are_rejected(noise_image, monkeypatch):
     monkeypatch.setattr(module, "WORK", 3 * HEIGHT * WIDTH)
     assert edited(noise_image, "hue_1 hue_1 hue_1").shape == noise_image.shape
-    with pytest.raises(ImageError, match=r"Given .* 80 x 60; take some back"):
+    with pytest.raises(ImageError, match=r"Given .* 80 x 60; Undo some"):
         vitviz.edit_image(noise_image, "hue_1 hue_1 hue_1 shift_1.1")
-    with pytest.raises(ImageError, match="take some back"):
+    with pytest.raises(ImageError, match="Undo some"):
         vitviz.edit_image(noise_image, "copy_0.0.1.1.0.0.4096.4096")
     with pytest.raises(VitvizError, match="expected one of"):
         vitviz.edit_image(noise_image, "smudge_1")
-    with pytest.raises(ImageError, match="take some back"):
+    with pytest.raises(ImageError, match="Undo some"):
         vitviz.edit_image(noise_image, "onto.coffee_0.0.1.1.0.0")
 
 
@@ -373,5 +373,5 @@ def test_stroke_stops_once_image_is_covered(noise_image, monkeypatch):
 def test_work_limit_counts_passes_over_image(noise_image, monkeypatch):
     monkeypatch.setattr(module, "WORK", 20 * HEIGHT * WIDTH)
     assert edited(noise_image, "brush.mean_999.40.30" + ".1.0" * 300).shape == noise_image.shape
-    with pytest.raises(ImageError, match="take some back"):
+    with pytest.raises(ImageError, match="Undo some"):
         vitviz.edit_image(noise_image, "brush.mean_999.40.30" + ".1.0" * 400)

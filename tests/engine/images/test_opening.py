@@ -53,11 +53,11 @@ def error_message(source) -> str:
 @pytest.mark.parametrize(
     "data, words",
     [
-        (b"Dear diary, today", ["not a picture", "expected a JPEG, PNG", "Choose another"]),
+        (b"Dear diary, today", ["not an image", "expected a JPEG, PNG", "Choose another"]),
         (b"", ["is empty", "expected a JPEG"]),
-        (b"%PDF-1.7 and so on", ["not a picture"]),
+        (b"%PDF-1.7 and so on", ["not an image"]),
         # Pillow reads this format, but vitviz does not accept it
-        (b"P6 1 1 255 abc", ["not a picture"]),
+        (b"P6 1 1 255 abc", ["not an image"]),
         (b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic", ["HEIC", "Export it as JPEG", "[heic]"]),
         (b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic", ["HEIC"]),
         (b"\x89PNG\r\n\x1a\n", ["whole PNG", "damaged"]),
@@ -87,7 +87,7 @@ def test_pixel_limit_does_not_depend_on_pillow_setting(limit, monkeypatch):
 
 def test_eps_is_never_passed_to_ghostscript(monkeypatch):
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args: pytest.fail("started"))
-    assert "not a picture" in error_message(
+    assert "not an image" in error_message(
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
     )
 
@@ -186,7 +186,7 @@ def test_truncated_file_is_rejected_for_every_source_type(form, options, kept, t
     path.write_bytes(data[: int(kept * len(data))])
     for source in (path, path.read_bytes(), Image.open(path)):
         message = error_message(source)
-        assert f"whole {form} file" in message and "breaks off" in message and "export it again" in message
+        assert f"whole {form} file" in message and "incomplete" in message and "export it again" in message
 
 
 @pytest.mark.filterwarnings("ignore")

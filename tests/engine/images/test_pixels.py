@@ -232,7 +232,7 @@ def test_float_pixels_range_from_0_to_1(dtype):
         (np.array([["a", "b"]]), "holds <U1"),
         (np.zeros((4, 4), dtype=complex), "holds complex128"),
         (np.zeros((3, 8, 8), dtype=np.uint8), "is 3 x 8 x 8: expected height x width.*channels last"),
-        (np.zeros((1, 8, 8, 3), dtype=np.uint8), "is 1 x 8 x 8 x 3.*one picture at a time"),
+        (np.zeros((1, 8, 8, 3), dtype=np.uint8), "is 1 x 8 x 8 x 3.*one image at a time"),
         (np.zeros((8, 8, 2), dtype=np.uint8), "is 8 x 8 x 2"),
         (np.array(3, dtype=np.uint8), "is a single number"),
         (np.zeros((0, 8, 3), dtype=np.uint8), "8 x 0 pixels: expected at least 1 x 1"),

@@ -46,12 +46,12 @@ def test_grey_and_three_row_tensors_are_read():
 @pytest.mark.parametrize(
     ("tensor", "says"),
     [
-        ((FIRST / 255 - 0.5) / 0.25, "normalisation.* before mean and deviation"),
-        (torch.zeros(2, 3, 5, 7), "one picture at a time"),
+        ((FIRST / 255 - 0.5) / 0.25, "as after normalisation.*from before normalisation"),
+        (torch.zeros(2, 3, 5, 7), "one image at a time"),
         (torch.zeros(5, 7, 13), "expected height x width"),
         (torch.full((3, 5, 7), float("nan")), "expected 0 to 1"),
         (torch.full((3, 5, 7), 300.0), "expected 0 to 1"),
-        (torch.zeros(3, 0, 7), "expected at least 1 x 1"),
+        (torch.zeros(3, 0, 7), "at least 1 x 1 is expected"),
     ],
 )
 def test_invalid_tensor_is_rejected(tensor, says):

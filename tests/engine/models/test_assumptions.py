@@ -291,12 +291,12 @@ def test_written_config_is_read_by_vitviz_and_timm(tmp_path):
     assert written.name == "mine.config.json" and not list(tmp_path.glob(".*"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
-        reloaded = vitviz.load(path, device="cpu")
-    assert reloaded.preprocessing == first.preprocessing and reloaded.labels == first.labels
-    image = vitviz.sample_image("coffee")
-    assert reloaded.trace(image).logits.equal(first.trace(image).logits)
-    with pytest.raises(CheckpointError, match="config.json already"):
-        sidecar_config.write_config(reloaded.checkpoint, reloaded.model, reloaded.preprocessing)
+        again = vitviz.load(path, device="cpu")
+    assert again.preprocessing == first.preprocessing and again.labels == first.labels
+    picture = vitviz.sample_image("coffee")
+    assert again.trace(picture).logits.equal(first.trace(picture).logits)
+    with pytest.raises(CheckpointError, match="already has a config.json"):
+        sidecar_config.write_config(again.checkpoint, again.model, again.preprocessing)
     folder = tmp_path / "folder"
     folder.mkdir()
     path.rename(folder / "model.safetensors"), written.rename(folder / "config.json")
@@ -322,5 +322,5 @@ def test_written_config_keeps_epsilon_of_custom_model(tmp_path):
 
 def test_config_of_shipped_or_hub_checkpoint_is_not_written():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    with pytest.raises(CheckpointError, match="no file of this machine"):
+    with pytest.raises(CheckpointError, match="not a file on this machine"):
         sidecar_config.write_config(inspector.checkpoint, inspector.model, inspector.preprocessing)

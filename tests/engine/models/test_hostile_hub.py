@@ -50,14 +50,14 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["hash", "strange", "secondhash"])
-def test_invalid_hash_is_rejected_before_naming_a_file(kind, results):
-    result = results[f"some/{kind}"]
-    assert "something else than a file's hash" in result["error"] and not result["cached"]
+def test_a_hash_that_is_none_is_refused_before_it_names_a_file(kind, results):
+    found = results[f"some/{kind}"]
+    assert "something other than a file hash" in found["error"] and not found["cached"]
 
 
 @pytest.mark.parametrize("kind", ["revision", "secondrevision"])
-def test_invalid_revision_is_rejected_before_naming_a_folder(kind, results):
-    assert "a revision that can be none" in results[f"some/{kind}"]["error"]
+def test_a_revision_that_is_none_is_refused_before_it_names_a_folder(kind, results):
+    assert "an invalid revision" in results[f"some/{kind}"]["error"]
 
 
 def test_lying_hub_writes_nothing_outside_cache(results):

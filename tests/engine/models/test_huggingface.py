@@ -138,5 +138,5 @@ def test_activation_missing_in_timm_is_rejected(tmp_path):
         hidden_act="relu2",
     )
     hf.ViTModel(config).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="relu2.*are read"):
+    with pytest.raises(CheckpointError, match="relu2.*are supported"):
         load(find_checkpoint(str(tmp_path)))

@@ -160,8 +160,8 @@ def test_missing_permission_is_reported_without_server_path(path, folder, monkey
         return denied
 
     for name in ("stat", "iterdir", "open"):
-        monkeypatch.setattr(type(where), name, deny(getattr(type(where), name)))
-    with pytest.raises(CheckpointError, match="no permission") as error:
+        monkeypatch.setattr(type(where), name, forbidding(getattr(type(where), name)))
+    with pytest.raises(CheckpointError, match="permission denied") as error:
         load(str(where), device="cpu")
     assert str(folder) not in str(error.value)
 

@@ -104,7 +104,7 @@ def test_unknown_weight_set_is_rejected_with_known_sets(tmp_path):
     with pytest.raises(CheckpointError, match="no weights 'best'; expected one of ema, model"):
         vitviz.load(tmp_path / "a.pth", weights="best")
     torch.save({"model": state}, tmp_path / "b.pth")
-    with pytest.raises(CheckpointError, match="one set of weights alone"):
+    with pytest.raises(CheckpointError, match="a single set of weights"):
         vitviz.load(tmp_path / "b.pth", weights="ema")
 
 

@@ -97,7 +97,7 @@ class Overrides:
                     f"{name}={quoted(settings[name])} is not valid; expected one of {', '.join(known)}."
                 )
         for name, most in (("crop_pct", 10.0), ("epsilon", 1.0)):
-            value, expected = settings.get(name, most), f"a number above 0 and up to {most:g}"
+            value = settings.get(name, most)
             if not (isinstance(value, int | float) and 0 < value <= most):
                 raise VitvizError(
                     f"{name}={quoted(value)} is not valid; expected a number above 0 and up to {most:g}."

@@ -285,7 +285,7 @@ def _check(
     interpolations: Iterable[str], crop_mode: str, bands: tuple[int, ...],
 ) -> None:  # fmt: skip
     """Raise CheckpointError for a config that timm cannot satisfy."""
-    wrong, scaled = None, all(MIN_STD <= value <= LARGEST for value in std)
+    wrong = None
     if not size[0] == len(mean) == len(std):
         wrong = (
             f"its model reads {size[0]} channels, but there are {len(mean)} means and {len(std)} deviations;"
