@@ -60,8 +60,8 @@ def error_message(source) -> str:
         (b"P6 1 1 255 abc", ["not an image"]),
         (b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic", ["HEIC", "Export it as JPEG", "[heic]"]),
         (b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic", ["HEIC"]),
-        (b"\x89PNG\r\n\x1a\n", ["whole PNG", "damaged"]),
-        (b"\xff\xd8\xff\xe0", ["whole JPEG", "damaged"]),
+        (b"\x89PNG\r\n\x1a\n", ["as PNG", "damaged"]),
+        (b"\xff\xd8\xff\xe0", ["as JPEG", "damaged"]),
         (
             png_header(20_000, 20_000),
             ["20000 x 20000", "400 million", "at most 80 million", "Make it smaller"],
@@ -144,10 +144,10 @@ def test_every_source_type_gives_same_image(tmp_path):
         (".", ["no file"]),
         ("a\0b.png", ["no file a_b.png"]),
         ("x" * 5000, ["could not be read (OSError)"]),
-        (None, ["given NoneType", "expected a picture as a path"]),
-        (3, ["given int"]),
-        ([[1, 2]], ["given list", "NumPy array"]),
-        (io.StringIO("text"), ["given StringIO", "opened with 'rb'"]),
+        (None, ["got NoneType", "expected an image as a path"]),
+        (3, ["got int"]),
+        ([[1, 2]], ["got list", "NumPy array"]),
+        (io.StringIO("text"), ["got StringIO", "opened with 'rb'"]),
         (Image.new("RGB", (0, 5)), ["0 x 5", "at least 1 x 1"]),
         (Image.new("RGB", (3, 4000)), ["3 x 4000", "at most 20 times"]),
     ],
@@ -186,7 +186,7 @@ def test_truncated_file_is_rejected_for_every_source_type(form, options, kept, t
     path.write_bytes(data[: int(kept * len(data))])
     for source in (path, path.read_bytes(), Image.open(path)):
         message = error_message(source)
-        assert f"whole {form} file" in message and "incomplete" in message and "export it again" in message
+        assert f"decoded as {form}" in message and "incomplete" in message and "export it again" in message
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -170,7 +170,7 @@ def test_missing_config_values_default_to_timm():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"input_size": (1, 28, 28)}, "1 channels, with 3 means"),
+        ({"input_size": (1, 28, 28)}, "1 channels, but there are 3 means"),
         ({"mean": (0.5,)}, "1 means"),
         ({"input_size": (224, 224)}, "cannot be read"),
         ({"input_size": "large"}, "cannot be read"),
@@ -186,8 +186,8 @@ def test_invalid_config_is_rejected(changes, words):
         Preprocessing.from_config(changes)
 
 
-def test_only_rgb_images_are_prepared():
-    with pytest.raises(ImageError, match="in mode L; open it with open_image"):
+def test_only_rgb_is_prepared():
+    with pytest.raises(ImageError, match="in mode L. Open it with open_image"):
         prepare(Image.new("L", (9, 9)), Preprocessing.from_config({}))
 
 

@@ -157,7 +157,7 @@ def test_ambiguous_pooling_and_block_are_listed_and_followed(tmp_path, pool, blo
                 x = one.norm2(x + one.mlp(x))
             expected = oracle.forward_head(oracle.norm(x))
     with pytest.warns(
-        vitviz.AssumedWarning, match=r"reads \(pool=class\), where its norms stand \(block=pre"
+        vitviz.AssumedWarning, match=r"reads \(pool=class\), the positions of its norms \(block=pre"
     ):
         assumed_inspector = vitviz.load(path, heads=2, device="cpu")
     asked = {one.name: one.choices for one in assumed_inspector.checkpoint.assumed}
@@ -258,9 +258,9 @@ def test_overrides_survive_conversion_to_text():
     assert Overrides.parse(overrides.text()) == overrides
 
 
-def test_heads_that_do_not_divide_width_are_rejected(tmp_path):
-    with pytest.raises(CheckpointError, match="128 does not divide"):
-        vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=3)
+def test_heads_that_do_not_divide_are_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="128 is not divisible"):
+        vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=3)
 
 
 @pytest.mark.long
