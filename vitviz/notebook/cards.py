@@ -79,7 +79,8 @@ def _facts(one: Checkpoint) -> list[tuple[str, Any]]:
     millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else None
     told = (
         ("architecture", one.architecture), ("source", one.source), ("input", size), ("parameters", millions),
-        ("trained on", one.trained_on), ("licence", one.licence), ("note", str(one.note)))  # fmt: skip
+        ("trained on", one.trained_on), ("licence", one.licence), ("note", str(one.note)),
+    )  # fmt: skip
     return [(name, value) for name, value in told if value]
 
 
@@ -204,7 +205,8 @@ def _upstream_card(found: Upstream) -> str:
     rows = [(writer_name(one), part) for one, part in lines]
     return card(
         f"Writers of {head_names((found.layer, found.head))[0]}", drawn, table(("writer", "logits"), rows),
-        caption=caption)  # fmt: skip
+        caption=caption,
+    )  # fmt: skip
 
 
 @html.register

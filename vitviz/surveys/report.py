@@ -86,7 +86,8 @@ def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
     for name, sums in survey.sums.items():
         arrays |= {
             f"{name}.mean": sums.mean, f"{name}.standard_error": sums.error,
-            f"{name}.pictures": np.asarray(sums.count), f"{name}.quantiles": quantiles[name]}  # fmt: skip
+            f"{name}.pictures": np.asarray(sums.count), f"{name}.quantiles": quantiles[name],
+        }  # fmt: skip
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)
     return file.getvalue()
@@ -255,7 +256,8 @@ def _text(value: Any) -> str:
 
 FACTS = {  # columns of the image table and their Arrow types
     "place": "int64", "name": "string", "label_given": "string", "label": "int32", "answer": "int32",
-    "answer_name": "string", "probability": "float64", "probability_of_label": "float64"}  # fmt: skip
+    "answer_name": "string", "probability": "float64", "probability_of_label": "float64",
+}  # fmt: skip
 
 
 class _Table:

@@ -118,7 +118,8 @@ class Survey(NotebookChart, NotebookTable):
             sums=add_sums(dict(self.sums), more.sums),
             skipped=(*self.skipped, *more.skipped)[:LISTED], left_out=self.left_out + len(more.skipped),
             grams=(*self.grams, *more.grams), refused=collect_refusals(more.rows, self.refused),
-            spreads=add_sums(self.spreads, more.spreads), effort=self.effort + more.effort)  # fmt: skip
+            spreads=add_sums(self.spreads, more.spreads), effort=self.effort + more.effort,
+        )  # fmt: skip
 
     def with_parts(self, parts: Iterable[SurveyPart]) -> Survey:
         """Return the survey extended by all parts in order, with examples of wrong predictions."""

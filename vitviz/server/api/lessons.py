@@ -209,7 +209,8 @@ def _run_description(
         "prediction": [{"label": label, trace.quantity: score} for label, score in trace.top(5)],
         "averages_are_of": {view.slug: of[view.slug] for view in VIEWS if view.scope.averages},
         "views": {slug: values for slug, values in settings.items() if slug not in left_out},
-        "left_out": dict(left_out)}  # fmt: skip
+        "left_out": dict(left_out),
+    }  # fmt: skip
 
 
 def _arrays(archive: zipfile.ZipFile) -> str:

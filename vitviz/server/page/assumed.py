@@ -26,7 +26,8 @@ _KNOWN = {
     "block=res-post-norm": mark("after attention and MLP, before the sum (res-post-norm)"),
     "block=post-norm": mark("after each residual sum (post-norm)"),
     "head_type=sigmoid": mark("logit of yes or no (sigmoid)"),
-    "head_type=value": mark("regression value")}  # fmt: skip
+    "head_type=value": mark("regression value"),
+}  # fmt: skip
 
 
 def form_value(

@@ -120,7 +120,8 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
         i18n=i18n.gradio_translations(),
         max_file_size=quota.request,  # of a video; images are limited where they are read
         run_history=False, enable_monitoring=False, state_session_capacity=PAGES,
-        app_kwargs={"routes": routes(service), "lifespan": opened})  # fmt: skip
+        app_kwargs={"routes": routes(service), "lifespan": opened},
+    )  # fmt: skip
 
 
 def serve_with_retries(demo: gr.Blocks, **given) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
 SHOWN = {
     mark("cat"): mark("a cat"), mark("espresso"): mark("espresso"),
-    mark("astronaut"): mark("an astronaut"), mark("rocket"): mark("a rocket")}  # fmt: skip
+    mark("astronaut"): mark("an astronaut"), mark("rocket"): mark("a rocket"),
+}  # fmt: skip
 _REPLACED = mark(
     "The checkpoint’s files changed while the server was running. The page now uses the new weights."
 )

@@ -98,7 +98,8 @@ class PageRenderer:
             session, left.picker, left.second, left.size, left.notice, left.film, link, left.stage,
             left.facts, left.second_facts, left.samples, left.edits, left.assumed, left.sentences,
             left.compare, left.set,
-            *(one for two in figures.values() for one in two)]  # fmt: skip
+            *(one for two in figures.values() for one in two),
+        ]  # fmt: skip
 
     @cached_property
     def _twins(self) -> list[dict[str, str]]:

@@ -115,7 +115,8 @@ class AnalysisService:
 
         return ViewContext(
             inspector, once_of_weights=lambda name, make: self._once((weights, name), make), grid=grid,
-            seen=lambda: self._once((first, "seen"), model_input))  # fmt: skip
+            seen=lambda: self._once((first, "seen"), model_input),
+        )  # fmt: skip
 
     def long(self, key: str) -> bool:
         """True if a run's pass is pending and long enough to tell the visitor."""

@@ -172,7 +172,8 @@ class AccuracyMeasure:
         Quantity("first_five", "", "The true class is among the first five", "share of pictures",
                  labelled=True),
         # NaN for independent sigmoids
-        Quantity("loss", "", "Cross-entropy of the true class", "nats", labelled=True))  # fmt: skip
+        Quantity("loss", "", "Cross-entropy of the true class", "nats", labelled=True),
+    )  # fmt: skip
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
@@ -250,7 +251,8 @@ class SufficientEdgesMeasure:
                  "share of edges"),
         Quantity("preserving_from", "", "From here on every tried part preserves the prediction",
                  "share of edges"),
-        Quantity("tried", "", "Parts tried, by the largest share", "sizes"))  # fmt: skip
+        Quantity("tried", "", "Parts tried, by the largest share", "sizes"),
+    )  # fmt: skip
 
     def of(self, seen: MeasuredImage):
         """Return margins (logits) and preserved predictions by tried share of edges, and the shares
