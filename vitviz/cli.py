@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +21,16 @@ from vitviz.errors import VitvizError, quoted
 from vitviz.traces.unicode import parse_json, require_unicode
 
 program = typer.Typer(
-    name="vitviz", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    rich_markup_mode=None, help="See what happens inside a Vision Transformer: a page in the browser, figures"
-    " for print, and averages over whole data sets.")  # fmt: skip
+    name="vitviz",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help=(
+        "See what happens inside a Vision Transformer: a page in the browser, figures for print, and averages"
+        " over whole data sets."
+    ),
+)
 # options shared by several subcommands
 CheckpointOption = Annotated[
     str, Option("--checkpoint", "-c", help="Name, folder or file; see `vitviz checkpoints`.")
@@ -46,43 +52,73 @@ PROGRESS = "{n_fmt} of {total_fmt} pictures, {rate_noinv_fmt}, {remaining} left"
 @program.command()
 def survey(
     source: Annotated[str, Argument(metavar="SOURCE", help="Where the pictures are.")],
-    out: Annotated[Path, Option(
-        "--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
+    ],
     checkpoint: CheckpointOption = "vitviz-tiny",
-    measure: Annotated[list[str] | None, Option(
-        "--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")] = None,
-    limit: Annotated[int | None, Option(
-        min=1, help="Only so many pictures: the first, or with --seed drawn at random.")] = None,
-    seed: Annotated[int | None, Option(
-        help="Draws the --limit pictures at random, the same ones for the same seed.")] = None,
-    classes: Annotated[Path | None, Option(
-        help="JSON: the source's class names in the checkpoint's order, or name: number or label.")] = None,
-    boxes: Annotated[Path | None, Option(
-        help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a folder"
-        " of VOC's XML; adds pointing game and energy in the box.")] = None,
-    method: Annotated[list[str] | None, Option(
-        help="For trial: a method of vitviz.METHODS; may be repeated.")] = None,
-    patches_as: Annotated[list[str] | None, Option(
-        help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
-        " dropped.")] = None,
-    steps: Annotated[int | None, Option(
-        min=1, help="For trial: steps of integrated_gradients. Default: doubled for each image until its map"
-        " is stable.")] = None,
-    words: Annotated[Path | None, Option(
-        help="For words: sentences to choose from, one a line. Default: 200 plain words.")] = None,
-    size: Annotated[int | None, Option(
-        min=1, help="Side of the model's input in pixels. Default: as trained.")] = None,
-    batch: Annotated[int | None, Option(
-        min=1, help="Most images per forward pass. Default: as many as fit into memory, up to 128 on a GPU"
-        " and 8 on a CPU.")] = None,
-    workers: Annotated[int, Option(
-        min=0, help="Ray's actors that share the pictures; needs vitviz[cluster].")] = 0,
+    measure: Annotated[
+        list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
+    ] = None,
+    limit: Annotated[
+        int | None, Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1)
+    ] = None,
+    seed: Annotated[
+        int | None, Option(help="Draws the --limit pictures at random, the same ones for the same seed.")
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        Option(help="JSON: the source's class names in the checkpoint's order, or name: number or label."),
+    ] = None,
+    boxes: Annotated[
+        Path | None,
+        Option(
+            help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a"
+            " folder of VOC's XML; adds pointing game and energy in the box."
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None, Option(help="For trial: a method of vitviz.METHODS; may be repeated.")
+    ] = None,
+    patches_as: Annotated[
+        list[str] | None,
+        Option(
+            help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
+            " dropped."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        Option(
+            help="For trial: steps of integrated_gradients. Default: doubled for each image until its map is"
+            " stable.",
+            min=1,
+        ),
+    ] = None,
+    words: Annotated[
+        Path | None,
+        Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
+    ] = None,
+    size: Annotated[
+        int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
+    ] = None,
+    batch: Annotated[
+        int | None,
+        Option(
+            help="Most images per forward pass. Default: as many as fit into memory, up to 128 on a GPU and 8"
+            " on a CPU.",
+            min=1,
+        ),
+    ] = None,
+    workers: Annotated[
+        int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
+    ] = 0,
     device: DeviceOption = "auto",
     dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
-    as_json: Annotated[bool, Option(
-        "--json", help="Print averages and settings as JSON; progress goes to stderr.")] = False,
-) -> None:  # fmt: skip
+    as_json: Annotated[
+        bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
+    ] = False,
+) -> None:
     """Averages over pictures, with standard errors, a row a picture and a report.
 
     SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path
@@ -193,8 +229,10 @@ def _classes(path: Path | None):
     except (OSError, ValueError) as error:
         raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
     if not isinstance(told, dict | list):
-        expected = "a list of names nor an object from names to numbers or labels"
-        raise VitvizError(f"--classes {path.name} holds neither {expected}.")
+        raise VitvizError(
+            f"--classes {path.name} holds neither a list of names nor an object from names to numbers or"
+            " labels."
+        )
     return told
 
 
@@ -242,8 +280,9 @@ def figure(
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
         photo = vitviz.edit_image(photo, strokes) if strokes else photo
-        ablation = vitviz.Ablation.parse(without) if without else None
-        trace = inspector.trace(photo, size=size, ablation=ablation)
+        trace = inspector.trace(
+            photo, size=size, ablation=vitviz.Ablation.parse(without) if without else None
+        )
     beside = vitviz.load(second, device=device, folder=weights) if second else None
     file = picture and not strokes and Path(picture).exists()  # the caption names the file
     named = picture if file else photo
@@ -378,8 +417,13 @@ def check(
     import vitviz
 
     inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
-    tell = None if as_json else partial(print, flush=True)
-    report = vitviz.check(inspector, folder or None, method, limit, on_finding=tell)
+    report = vitviz.check(
+        inspector,
+        folder or None,
+        method,
+        limit,
+        on_finding=None if as_json else lambda one: print(one, flush=True),
+    )
     if out is not None:
         report.save(out)
     print(json.dumps(report.rows(), indent=1, ensure_ascii=False) if as_json else report.verdict)
@@ -389,11 +433,12 @@ def check(
 @program.command()
 def checkpoints(
     search: Annotated[str, Argument(help="Only names that hold this.")] = "",
-    here: Annotated[bool, Option(
-        "--here", help="Only those on this machine, which need no network.")] = False,
+    here: Annotated[
+        bool, Option("--here", help="Only those on this machine, which need no network.")
+    ] = False,
     weights: WeightsOption = None,
     as_json: Annotated[bool, Option("--json", help="Print a list of objects.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Lists the checkpoints: shipped, your own, and timm's on the hub.
 
     \b
@@ -403,8 +448,11 @@ def checkpoints(
     """
     from vitviz import engine
 
-    named = [one for one in engine.checkpoints(weights) if search.lower() in one.name.lower()]
-    found = [one for one in named if one.on_disk or not here]
+    found = [
+        checkpoint
+        for checkpoint in engine.checkpoints(weights)
+        if search.lower() in checkpoint.name.lower() and (checkpoint.on_disk or not here)
+    ]
     fields = "name architecture source input_size parameters trained_on licence on_disk".split()
     if as_json:
         told = [{name: getattr(row, name) for name in fields} for row in found]
