@@ -144,42 +144,58 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
         usual, ours = replace(usual, passes=8), replace(ours, device="cpu")
 
     def options(
-        host: Annotated[str, Option(
-            envvar="GRADIO_SERVER_NAME", help="address to bind; 0.0.0.0 for the whole network",
-        )] = "127.0.0.1",
+        host: Annotated[
+            str, Option(envvar="GRADIO_SERVER_NAME", help="address to bind; 0.0.0.0 for the whole network")
+        ] = "127.0.0.1",
         port: Annotated[int, Option(envvar="GRADIO_SERVER_PORT", help="port to serve on", **_PORT)] = 7860,
-        device: Annotated[str, Option(
-            help="auto (CUDA, then Apple's, then the CPU), cpu, cuda, cuda:N or mps")] = ours.device,
+        device: Annotated[
+            str, Option(help="auto (CUDA, then Apple's, then the CPU), cpu, cuda, cuda:N or mps")
+        ] = ours.device,
         checkpoint: Annotated[str, Option(help="the checkpoint shown first")] = ours.checkpoint,
-        weights: Annotated[Path | None, Option(
-            help="folder of your own checkpoints (else weights/ beside the app)")] = None,
-        lessons: Annotated[Path | None, Option(
-            help="folder of lesson zips (else lessons/ beside the app)")] = None,
+        weights: Annotated[
+            Path | None, Option(help="folder of your own checkpoints (else weights/ beside the app)")
+        ] = None,
+        lessons: Annotated[
+            Path | None, Option(help="folder of lesson zips (else lessons/ beside the app)")
+        ] = None,
         model_cache: Annotated[float, Option(help="for checkpoints", **_CACHE)] = ours.model_cache // MB,
         trace_cache: Annotated[float, Option(help="for traces", **_CACHE)] = ours.trace_cache // MB,
-        picture_cache: Annotated[float, Option(
-            help="for uploads, and the same again for drawn data", **_CACHE)] = ours.picture_cache // MB,
-        upload_quota: Annotated[float, Option(
-            help="of disk for uploads; the oldest are deleted first", **_CACHE)] = Options.upload_quota // MB,
-        max_tokens: Annotated[int, _limit_option(
-            "TOKENS", _WHOLE, "tokens of an input; attention's cost grows with their square")] = usual.tokens,
-        max_seconds: Annotated[float, _limit_option(
-            "SECONDS", _TIME, "seconds of computing for one request")] = usual.seconds,
-        max_passes: Annotated[int, _limit_option(
-            "PASSES", _WHOLE, "cheap passes at once; one expensive pass runs alongside")] = usual.passes,
-        max_video_seconds: Annotated[float, _limit_option(
-            "VIDEO_SECONDS", _TIME, "seconds of a video")] = usual.video_seconds,
-        max_video_frames: Annotated[int, _limit_option(
-            "VIDEO_FRAMES", _WHOLE, "frames kept of a video")] = usual.video_frames,
+        picture_cache: Annotated[
+            float, Option(help="for uploads, and the same again for drawn data", **_CACHE)
+        ] = ours.picture_cache // MB,
+        upload_quota: Annotated[
+            float, Option(help="of disk for uploads; the oldest are deleted first", **_CACHE)
+        ] = Options.upload_quota // MB,
+        max_tokens: Annotated[
+            int,
+            _limit_option("TOKENS", _WHOLE, "tokens of an input; attention's cost grows with their square"),
+        ] = usual.tokens,
+        max_seconds: Annotated[
+            float, _limit_option("SECONDS", _TIME, "seconds of computing for one request")
+        ] = usual.seconds,
+        max_passes: Annotated[
+            int, _limit_option("PASSES", _WHOLE, "cheap passes at once; one expensive pass runs alongside")
+        ] = usual.passes,
+        max_video_seconds: Annotated[
+            float, _limit_option("VIDEO_SECONDS", _TIME, "seconds of a video")
+        ] = usual.video_seconds,
+        max_video_frames: Annotated[
+            int, _limit_option("VIDEO_FRAMES", _WHOLE, "frames kept of a video")
+        ] = usual.video_frames,
         share: Annotated[bool, Option("--share", help="create a public link through Gradio")] = False,
-        dtype: Annotated[Literal["float32", "tf32", "bfloat16"], Option(
-            "--precision", "--dtype", help="unless float32, the page shows the deviation from float32",
-        )] = ours.dtype,
-        root_path: Annotated[str, Option(
-            envvar="GRADIO_ROOT_PATH", metavar="PATH", help="prefix that a proxy removes")] = "",
+        dtype: Annotated[
+            Literal["float32", "tf32", "bfloat16"],
+            Option(
+                "--precision", "--dtype", help="unless float32, the page shows the deviation from float32"
+            ),
+        ] = ours.dtype,
+        root_path: Annotated[
+            str,
+            Option(envvar="GRADIO_ROOT_PATH", metavar="PATH", help="prefix that a proxy removes"),
+        ] = "",
         allowed_host: Annotated[list[str] | None, Option(metavar="NAME", help=_HOSTS)] = None,
         frame_ancestor: Annotated[list[str] | None, Option(metavar="ORIGIN", help=_FRAMES)] = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """vitviz shows what happens inside a Vision Transformer, in your browser."""
         video = {"video_seconds": max_video_seconds, "video_frames": max_video_frames}
         settings = ServiceSettings(
