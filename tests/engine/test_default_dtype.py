@@ -108,13 +108,13 @@ def assert_nothing_changes(folder, dtype, inspector, expected, wider):
     assert torch.get_default_dtype() == dtype, "the default dtype was not restored"
 
 
-def test_a_proposed_mapping_is_proven_in_float32(tmp_path):
-    path = saved(perturbed(Scratch(Apart)), tmp_path / "mine.safetensors")
-    said = {"heads": 4, "mean": 0.5, "std": 0.5, "device": "cpu"}
+def test_proposed_mapping_is_verified_in_float32(tmp_path):
+    path = save_model(perturbed(CustomViT(SeparateMatrices)), tmp_path / "mine.safetensors")
+    stated = {"heads": 4, "mean": 0.5, "std": 0.5, "device": "cpu"}
     with pytest.warns(vitviz.AssumedWarning, match="the names of its tensors"):
-        expected = vitviz.load(path, **said).trace(PICTURE).logits
-        with default(torch.bfloat16):
-            assert torch.equal(vitviz.load(path, **said).trace(PICTURE).logits, expected)
+        expected = vitviz.load(path, **stated).trace(IMAGE).logits
+        with default_dtype(torch.bfloat16):
+            assert torch.equal(vitviz.load(path, **stated).trace(IMAGE).logits, expected)
 
 
 def test_nested_float32_contexts_restore_default():

@@ -51,7 +51,7 @@ def with_text_classes(inspector):
 FUNCTIONS = {
     "trace": lambda i: i.trace(IMAGE),
     "another size": lambda i: i.trace(IMAGE, size=96),
-    "taken away": lambda i: i.trace(IMAGE, ablation=ABLATION),
+    "removed": lambda i: i.trace(IMAGE, ablation=ABLATION),
     "painted": lambda i: i.trace(IMAGE, ablation=Ablation(patches=[0, 5], patches_as="blur")),
     "patched in": lambda i: i.trace(IMAGE, ablation=Ablation(at=2, other="coffee")),
     "shuffled": lambda i: i.experiment(IMAGE, shuffle=1, positions=False),
@@ -134,7 +134,7 @@ def assert_same(actual, expected, at="", near=1e-3):
 @sweep(
     "name",
     FUNCTIONS,
-    quick=["trace", "taken away", "evidence", "rollout", "map: frozen", "measure: distance"],
+    quick=["trace", "removed", "evidence", "rollout", "map: frozen", "measure: distance"],
 )
 def test_public_function_equals_cpu(name, cpu, gpu, monkeypatch):
     # more passes show nothing further about devices

@@ -189,8 +189,8 @@ def test_last_lens_layer_equals_logits(inspector, trace):
     )
 
 
-def test_what_lens_and_account_are_asked_for_in_vain(inspector, trace):
-    for asked, sentence in [
+def test_invalid_lens_and_attribution_arguments_are_rejected(inspector, trace):
+    for arguments, message in [
         ({"form": "later"}, "Given the form 'later'"), ({"patches": True}, "pass target="),
         ({"target": 3}, "has all classes"),
     ]:  # fmt: skip

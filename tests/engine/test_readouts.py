@@ -163,9 +163,9 @@ def test_beit_and_relpos_read_first_token_regardless_of_global_pool(name, change
     assert trace.pool == "class" and token_gradients[0].any() and not token_gradients[1:].any()
 
 
-def test_a_classifier_of_every_token_is_refused():
+def test_classifier_of_every_token_is_rejected():
     with pytest.raises(UnsupportedModel, match="reads every token separately"):
-        inspect(small(global_pool="")).trace(noise())
+        inspect(small_vit(global_pool="")).trace(noise())
 
 
 def test_unpooled_features_use_conventional_readout():

@@ -207,10 +207,10 @@ def test_wrong_contribution_is_not_absorbed_by_another():
     """MLP outputs are recorded. A difference of residuals would absorb any error."""
     _, ledger, stream, basis = terms_and_stream("class")
     spoiled = dataclasses.replace(stream, mlps=(stream.mlps[0] * 1.01, *stream.mlps[1:]))
-    found = upstream_of(ledger, spoiled, basis, 2, 1)
-    assert abs(found.gap) > 1e-4 * max(abs(part) for _, part in found.lines())
+    contributions = upstream_of(ledger, spoiled, basis, 2, 1)
+    assert abs(contributions.gap) > 1e-4 * max(abs(part) for _, part in contributions.lines())
     with pytest.raises(vitviz.VitvizError, match="explained by their sources only to"):
-        circuits._check_sum(found, ledger.trace)
+        circuits._check_sum(contributions, ledger.trace)
 
 
 @pytest.fixture(scope="module")

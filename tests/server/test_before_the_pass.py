@@ -84,9 +84,9 @@ def test_only_an_expensive_pending_pass_counts_as_long(service, monkeypatch):
     assert not service.long(key)
 
 
-def test_a_size_that_does_not_fit_is_refused_before_anything_stands_there(service):
+def test_indivisible_size_is_rejected_before_the_pass(service):
     with pytest.raises(VitvizError, match="is not divisible"):
-        service.before(known(service, (225, 224)))
+        service.before(run_key(service, (225, 224)))
 
 
 def test_progress_is_reported_during_the_pass_only(service, monkeypatch):

@@ -133,9 +133,9 @@ def test_zip_without_lesson_is_rejected(description):
 def test_lesson_without_valid_image_is_rejected(service):
     description = {"lesson": {"checkpoint": "vitviz-tiny", "settings": {}}}
     with pytest.raises(NoLesson):
-        lessons.read_lesson(lesson(told, None))
+        lessons.read_lesson(write_lesson(description, None))
     with pytest.raises(ImageError, match="not an image"):
-        service.pictures.keep_bytes(lessons.read_lesson(lesson(told, b"Dear diary")).picture)
+        service.pictures.keep_bytes(lessons.read_lesson(write_lesson(description, b"Dear diary")).picture)
 
 
 def test_only_listed_lessons_of_the_folder_open(service, lesson_data, tmp_path):

@@ -235,7 +235,7 @@ def test_float_pixels_range_from_0_to_1(dtype):
         (np.zeros((1, 8, 8, 3), dtype=np.uint8), "is 1 x 8 x 8 x 3.*one image at a time"),
         (np.zeros((8, 8, 2), dtype=np.uint8), "is 8 x 8 x 2"),
         (np.array(3, dtype=np.uint8), "is a single number"),
-        (np.zeros((0, 8, 3), dtype=np.uint8), "8 x 0 pixels: expected at least 1 x 1"),
+        (np.zeros((0, 8, 3), dtype=np.uint8), "8 x 0 pixels: at least 1 x 1 is expected"),
         (np.zeros((4000, 3), dtype=np.uint8), "3 x 4000 pixels.*at most 20 times"),
         (np.broadcast_to(np.uint8(0), (20_000, 20_000, 3)), "400 million"),
     ],

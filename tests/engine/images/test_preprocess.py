@@ -186,7 +186,7 @@ def test_invalid_config_is_rejected(changes, words):
         Preprocessing.from_config(changes)
 
 
-def test_only_rgb_is_prepared():
+def test_only_rgb_images_are_prepared():
     with pytest.raises(ImageError, match="in mode L. Open it with open_image"):
         prepare(Image.new("L", (9, 9)), Preprocessing.from_config({}))
 
@@ -200,7 +200,7 @@ def test_only_rgb_is_prepared():
     ],
     ids=str,
 )
-def test_values_beyond_reason_are_refused(config):
+def test_extreme_config_value_is_rejected(config):
     with pytest.raises(CheckpointError, match="is not supported"):
         Preprocessing.from_config({"input_size": (3, 224, 224), **config})
 

@@ -64,8 +64,8 @@ def with_config(*keys, **changes):
     return make
 
 
-def unsized(side):
-    """A config that leaves the model's size to timm and specifies pictures of another."""
+def with_input_size(side):
+    """Return a writer of a config that leaves the model's size to timm and demands images of another size."""
 
     def make(folder):
         path = save_valid_checkpoint(folder)
@@ -119,9 +119,9 @@ def zip_bomb(folder):
             file.write(bytes(4 * 10**6))
 
 
-def boasting(folder):
-    """An array whose header announces 16 GB, in an archive of a few bytes."""
-    path, array = valid(folder, "npz"), io.BytesIO()
+def oversized_npy_header(folder):
+    """Write an archive of a few bytes whose array header declares 16 GB."""
+    path, array = save_valid_checkpoint(folder, "npz"), io.BytesIO()
     np.lib.format.write_array_header_1_0(
         array, {"descr": "<f4", "fortran_order": False, "shape": (4 * 10**9,)}
     )
@@ -175,19 +175,19 @@ _BYTES = b"\x80\x02}X\x01\x00\x00\x00ac__builtin__\nbytearray\n\x8a\x05\x00\xbc\
 
 # name -> (writer, pattern of the error message)
 HOSTILE = {
-    "depth 20,000": (configured("model_args", depth=20_000), "a depth of 20,000"),
-    "depth 1,000,000": (configured("model_args", depth=10**6), "a depth of 1,000,000"),
-    "width 10^7": (configured("model_args", embed_dim=10**7), "specifies"),
-    "mlp_ratio 4000": (configured("model_args", mlp_ratio=4000), "specifies"),
-    "img_size 30000": (configured("model_args", img_size=30_000), "specifies"),
-    "img_size 4000": (configured("model_args", img_size=4_000), "pos_embed"),
-    "input of 30000": (unsized(30_000), "fixed_input_size false.* 30000 x 30000"),
-    "input of 64": (unsized(64), "fixed_input_size false.* 64 x 64"),
-    "classes 10^9": (configured(num_classes=10**9), "specifies"),
-    "registers 10^8": (configured("model_args", reg_tokens=10**8), "specifies"),
-    "depth as a text": (configured("model_args", depth="many"), "cannot be built"),
-    "depth below zero": (configured("model_args", depth=-1, num_heads=0), "config.json"),
-    "nested config": (lambda folder: valid(folder, config="[" * 100_000), "not valid JSON"),
+    "depth 20,000": (with_config("model_args", depth=20_000), "a depth of 20,000"),
+    "depth 1,000,000": (with_config("model_args", depth=10**6), "a depth of 1,000,000"),
+    "width 10^7": (with_config("model_args", embed_dim=10**7), "specifies"),
+    "mlp_ratio 4000": (with_config("model_args", mlp_ratio=4000), "specifies"),
+    "img_size 30000": (with_config("model_args", img_size=30_000), "specifies"),
+    "img_size 4000": (with_config("model_args", img_size=4_000), "pos_embed"),
+    "input of 30000": (with_input_size(30_000), "fixed_input_size false.* 30000 x 30000"),
+    "input of 64": (with_input_size(64), "fixed_input_size false.* 64 x 64"),
+    "classes 10^9": (with_config(num_classes=10**9), "specifies"),
+    "registers 10^8": (with_config("model_args", reg_tokens=10**8), "specifies"),
+    "depth as a text": (with_config("model_args", depth="many"), "cannot be built"),
+    "depth below zero": (with_config("model_args", depth=-1, num_heads=0), "config.json"),
+    "nested config": (lambda folder: save_valid_checkpoint(folder, config="[" * 100_000), "not valid JSON"),
     "long config": (
         lambda folder: save_valid_checkpoint(folder, config="[" + "0," * 4_500_000 + "0]"),
         "more than 8,000,000 bytes",
@@ -202,11 +202,11 @@ HOSTILE = {
         with_pickle(_LEGACY + b"\x80\x02]" + b"K\x01a" * 1_200_000 + b".", zipped=False),
         "instructions",
     ),
-    "a pickle of millions": (instructions(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
-    "contains itself": (pickled(holding_itself), "contains itself"),
-    "expanded": (pickled(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),
+    "a pickle of millions": (with_pickle(b"\x80\x02]" + b"K\x01a" * 1_200_000 + b"."), "instructions"),
+    "contains itself": (with_state(recursive_state), "contains itself"),
+    "expanded": (with_state(lambda state: {"a.weight": torch.zeros(1).expand(10**6, 10**6)}), "expanded"),
     "shared": (
-        pickled(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}),
+        with_state(lambda state: {f"{i}": state["pos_embed"] for i in range(4_000)}),
         "share storage",
     ),
     "many": (with_state(lambda state: {f"{i}": torch.zeros(1) for i in range(6_000)}), "6,000 tensors"),
@@ -219,16 +219,16 @@ HOSTILE = {
         with_state(lambda state: state | {"\ud83d": torch.zeros(1)}),
         r"has a key '\\ud83d' where",
     ),
-    "half a character in a label": (configured(label_names=["\ud83d"] * 7), "not valid JSON"),
-    "sparse": (pickled(sparse), "sparse"),
-    "quantised": (pickled(quantised), "quantised"),
-    "meta": (pickled(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),
-    "an .npz that inflates": (bomb, "inflated to 0.4 GB"),
-    "an .npz that boasts": (boasting, "announces 16,000,000,000 bytes and holds 64"),
-    "a .pth that inflates": (deflated, "inflated to 0.4 GB"),
-    "header of 20 MB": (header(_MANY), "header of 20,000,"),
-    "header that announces more": (
-        header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'),
+    "half a character in a label": (with_config(label_names=["\ud83d"] * 7), "not valid JSON"),
+    "sparse": (with_state(sparse_state), "sparse"),
+    "quantised": (with_state(quantised_state), "quantised"),
+    "meta": (with_state(lambda state: {name: value.to("meta") for name, value in state.items()}), "meta"),
+    "an .npz that inflates": (zip_bomb, "inflated to 0.4 GB"),
+    "an .npz that boasts": (oversized_npy_header, "announces 16,000,000,000 bytes and holds 64"),
+    "a .pth that inflates": (deflated_pth, "inflated to 0.4 GB"),
+    "header of 20 MB": (with_header(_MANY), "header of 20,000,"),
+    "header that tells of more": (
+        with_header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'),
         "announces",
     ),
     "header without end": (with_header(b"[" * 100_000), "damaged"),

@@ -157,7 +157,7 @@ def test_ambiguous_pooling_and_block_are_listed_and_followed(tmp_path, pool, blo
                 x = one.norm2(x + one.mlp(x))
             expected = oracle.forward_head(oracle.norm(x))
     with pytest.warns(
-        vitviz.AssumedWarning, match=r"reads \(pool=class\), the positions of its norms \(block=pre"
+        vitviz.AssumedWarning, match=r"reads \(pool=class\), where its norms stand \(block=pre"
     ):
         assumed_inspector = vitviz.load(path, heads=2, device="cpu")
     asked = {one.name: one.choices for one in assumed_inspector.checkpoint.assumed}
@@ -258,9 +258,9 @@ def test_overrides_survive_conversion_to_text():
     assert Overrides.parse(overrides.text()) == overrides
 
 
-def test_heads_that_do_not_divide_are_refused(tmp_path):
+def test_heads_that_do_not_divide_width_are_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="128 is not divisible"):
-        vitviz.load(saved(small(), tmp_path / "mine.safetensors"), heads=3)
+        vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=3)
 
 
 @pytest.mark.long
@@ -291,12 +291,12 @@ def test_written_config_is_read_by_vitviz_and_timm(tmp_path):
     assert written.name == "mine.config.json" and not list(tmp_path.glob(".*"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", vitviz.AssumedWarning)
-        again = vitviz.load(path, device="cpu")
-    assert again.preprocessing == first.preprocessing and again.labels == first.labels
-    picture = vitviz.sample_image("coffee")
-    assert again.trace(picture).logits.equal(first.trace(picture).logits)
+        reloaded = vitviz.load(path, device="cpu")
+    assert reloaded.preprocessing == first.preprocessing and reloaded.labels == first.labels
+    image = vitviz.sample_image("coffee")
+    assert reloaded.trace(image).logits.equal(first.trace(image).logits)
     with pytest.raises(CheckpointError, match="already has a config.json"):
-        sidecar_config.write_config(again.checkpoint, again.model, again.preprocessing)
+        sidecar_config.write_config(reloaded.checkpoint, reloaded.model, reloaded.preprocessing)
     folder = tmp_path / "folder"
     folder.mkdir()
     path.rename(folder / "model.safetensors"), written.rename(folder / "config.json")

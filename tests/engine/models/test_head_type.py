@@ -127,7 +127,10 @@ def test_softmax_of_single_output_is_rejected(single_output_model, tmp_path):
     file = save_model(single_output_model, tmp_path / "mine.safetensors")
     with pytest.raises(VitvizError, match="its softmax is 100 % for every image"):
         vitviz.load(file, device="cpu", head_type="softmax")
-    for model in (one_output, timm.create_model("vit_tiny_patch16_224", **{**SMALL, "num_classes": 1})):
+    for model in (
+        single_output_model,
+        timm.create_model("vit_tiny_patch16_224", **{**SMALL, "num_classes": 1}),
+    ):
         with pytest.raises(VitvizError, match="has one output of unknown meaning"):
             vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu")
     with pytest.raises(VitvizError, match="expected one of softmax, sigmoid, value"):

@@ -50,13 +50,13 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["hash", "strange", "secondhash"])
-def test_a_hash_that_is_none_is_refused_before_it_names_a_file(kind, results):
-    found = results[f"some/{kind}"]
-    assert "something other than a file hash" in found["error"] and not found["cached"]
+def test_invalid_hash_is_rejected_before_naming_a_file(kind, results):
+    result = results[f"some/{kind}"]
+    assert "something other than a file hash" in result["error"] and not result["cached"]
 
 
 @pytest.mark.parametrize("kind", ["revision", "secondrevision"])
-def test_a_revision_that_is_none_is_refused_before_it_names_a_folder(kind, results):
+def test_invalid_revision_is_rejected_before_naming_a_folder(kind, results):
     assert "an invalid revision" in results[f"some/{kind}"]["error"]
 
 

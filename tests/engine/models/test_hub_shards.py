@@ -105,8 +105,8 @@ def test_downloaded_shards_need_no_hub(hub, tmp_path):
 def test_missing_shard_is_named_and_checkpoint_incomplete(hub, tmp_path):
     (result,) = load_from_hub(hub, tmp_path, "someone/lacking")
     assert (
-        "has no file model-00002-of-0000" in found["error"]
-        and "the repository is incomplete" in found["error"]
+        "has no file model-00002-of-0000" in result["error"]
+        and "the repository is incomplete" in result["error"]
     )
     assert not result["on_disk"]
 

@@ -35,13 +35,13 @@ def assert_same_output(inspector, model):
     )
 
 
-@pytest.mark.parametrize("attention", [Heads, Apart, Torchs])
-def test_a_file_of_ones_own_names_is_read_by_what_is_proposed(tmp_path, attention):
-    model = perturbed(Scratch(attention))
+@pytest.mark.parametrize("attention", [SeparateHeads, SeparateMatrices, TorchAttention])
+def test_proposed_mapping_loads_custom_names(tmp_path, attention):
+    model = perturbed(CustomViT(attention))
     with pytest.warns(vitviz.AssumedWarning, match="the names of its tensors"):
-        inspector = vitviz.load(kept(model, tmp_path), **SAID)
-    same(inspector, model)
-    assert "mapping" in [one.name for one in inspector.checkpoint.assumed]
+        inspector = vitviz.load(save_state(model, tmp_path), **STATED)
+    assert_same_output(inspector, model)
+    assert "mapping" in [assumption.name for assumption in inspector.checkpoint.assumed]
 
 
 def test_proposed_mapping_as_file_is_not_assumed(tmp_path):
@@ -112,9 +112,9 @@ def test_timm_patch_embedding_name_does_not_prevent_mapping(tmp_path):
     }
     save_file(renamed, tmp_path / "mine.safetensors")
     with pytest.warns(vitviz.AssumedWarning, match="the names of its tensors"):
-        same(vitviz.load(tmp_path / "mine.safetensors", **SAID), model)
-    lost = {key.replace("wq", "a").replace("wk", "b"): value for key, value in renamed.items()}
-    save_file(lost, tmp_path / "lost.safetensors")
+        assert_same_output(vitviz.load(tmp_path / "mine.safetensors", **STATED), model)
+    unmapped = {key.replace("wq", "a").replace("wk", "b"): value for key, value in renamed.items()}
+    save_file(unmapped, tmp_path / "lost.safetensors")
     with pytest.raises(CheckpointError, match=r"(?s)more than one possibility.*lost\.toml.*\[names\]"):
         vitviz.load(tmp_path / "lost.safetensors", **STATED)
 
@@ -169,7 +169,7 @@ def test_timm_token_and_position_names_are_mapped(tmp_path):
     assert set(timms.values()) <= set(tensors)
     save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / "mine.safetensors")
     with pytest.warns(vitviz.AssumedWarning, match="the names of its tensors"):
-        vitviz.load(tmp_path / "mine.safetensors", **SAID)
+        vitviz.load(tmp_path / "mine.safetensors", **STATED)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_quantised_model_is_traced():
     ("build", "reason"),
     [
         (lambda: timm.create_model("vit_tiny_patch16_224", depth=1).to("meta"), "on the meta device"),
-        (lambda: perturbed(Scratch()).to("meta"), "on the meta device"),
+        (lambda: perturbed(CustomViT()).to("meta"), "on the meta device"),
     ],
 )
 def test_meta_device_model_is_rejected(build, reason):

@@ -1,4 +1,4 @@
-"""Models in memory: the inspector's answers are the model's own, and what does not compute as a plain is refused."""
+"""Modules in memory: the inspector computes what the module computes, or rejects it."""
 
 import pytest
 import timm
@@ -66,10 +66,10 @@ def test_hook_that_changes_logits_is_kept():
     """No timm model gives these logits, so the module is inspected directly, with its hook."""
     model = small_vit()
     model.blocks[0].register_forward_hook(lambda module, args, output: output.flip(-1))
-    inspector = inspected(model, size=32)
+    inspector = inspect_module(model, size=32)
     assert "differs from that of its timm copy" in inspector.describe()
-    picture = vitviz.sample_image("coffee")
-    pixels = prepare(open_image(picture), inspector.preprocessing).tensor[None]
+    image = vitviz.sample_image("coffee")
+    pixels = prepare(open_image(image), inspector.preprocessing).tensor[None]
     with torch.no_grad():
         torch.testing.assert_close(inspector.trace(image).logits, model(pixels)[0], atol=1e-5, rtol=1e-5)
 
@@ -160,8 +160,8 @@ def test_post_norm_module_is_inferred_and_parallel_is_direct():
         torch.testing.assert_close(inspector.model(noise), model(noise)[0], atol=1e-4, rtol=1e-4)
     for layer in model.encoder["layers"]:
         layer.forward = lambda x, layer=layer: x + layer.mlp(x) + layer.attention(layer.layernorm_1(x))
-    own = inspected(model, heads=4, size=32)
-    assert "does not compute as a plain" in own.describe()
+    direct = inspect_module(model, heads=4, size=32)
+    assert "does not compute as a plain" in direct.describe()
     with pytest.raises(UnsupportedModel, match="its readout"):
         direct.tail()
 
@@ -173,15 +173,15 @@ def test_untrained_weights_require_explicit_heads():
         for layer in model.encoder["layers"]:
             layer.attention.wq.weight.zero_()
     with pytest.raises(VitvizError, match="Pass\n? ?heads="):
-        inspected(model)
-    assert inspected(model, heads=4).model.blocks[0].attn.num_heads == 4
+        inspect_module(model)
+    assert inspect_module(model, heads=4).model.blocks[0].attn.num_heads == 4
 
 
 def test_module_with_constant_output_is_rejected():
     model = CustomViT(SeparateMatrices, 4)
     nn.init.zeros_(model.classifier.weight)
     with pytest.raises(VitvizError, match="cannot be verified"):
-        inspected(model)
+        inspect_module(model)
 
 
 def test_inspector_size_equals_trace_size():
@@ -196,7 +196,7 @@ def test_inspector_size_equals_trace_size():
             with torch.no_grad():
                 torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-4)
     with pytest.raises(VitvizError, match="is not divisible"):
-        inspected(small(), size=60)
+        inspect_module(small_vit(), size=60)
 
 
 def test_gradient_checkpointing_is_off_in_copy():
@@ -236,9 +236,9 @@ def test_masked_autoencoder_gives_unmasked_encoder_output(kind):
     torch.testing.assert_close(inspector.readout(trace), tokens[0], atol=1e-5, rtol=1e-5)
 
 
-def test_what_has_to_be_said_is_asked_for():
+def test_missing_information_is_requested():
     with pytest.raises(VitvizError, match="Pass mean=… and std=…"):
-        vitviz.Inspector.of(Scratch(), device="cpu")
+        vitviz.Inspector.of(CustomViT(), device="cpu")
     with pytest.raises(VitvizError, match="Expected a timm model"):
         vitviz.Inspector.of("vit.pth")
     with pytest.raises(UnsupportedModel, match="windows"):
@@ -249,8 +249,8 @@ def test_what_has_to_be_said_is_asked_for():
         inspect_module(small_vit(), labels=["one"])
 
 
-def test_traces_of_two_moments_are_not_mistaken_for_one_another():
-    first, second = inspected(small()), inspected(small())
+def test_trace_of_another_inspector_is_rejected():
+    first, second = inspect_module(small_vit()), inspect_module(small_vit())
     with pytest.raises(VitvizError, match="Use the inspector that made it"):
         second.readout(first.trace(vitviz.sample_image("coffee")))
 
@@ -260,9 +260,9 @@ def test_mapping_file_resolves_ambiguous_names(tmp_path):
     for layer in model.encoder["layers"]:
         layer.register_module("first", layer.layernorm_1), layer.register_module("second", layer.layernorm_2)
         layer.layernorm_1 = layer.layernorm_2 = None
-        layer.forward = _forward(layer)
-    told = inspected(model, size=32).describe()
-    assert "ambiguous" in told and "[names]" in told
+        layer.forward = swapped_forward(layer)
+    text = inspect_module(model, size=32).describe()
+    assert "ambiguous" in text and "[names]" in text
     lines = (
         '"encoder.layers.{layer}.first.*" = "blocks.{layer}.norm1.*"\n'
         '"encoder.layers.{layer}.second.*" = "blocks.{layer}.norm2.*"\n'

@@ -139,7 +139,7 @@ def test_logits_equal_transformers_for_every_image_shape(vit):
     ],
     ids=str,
 )
-def test_what_cannot_be_followed_is_refused_with_the_fields_name(fields, reason):
+def test_unsupported_processor_field_is_rejected_by_name(fields, reason):
     with pytest.raises(CheckpointError, match=f"preprocessor_config.json is not supported: .*{reason}"):
         data_config({"model_type": "vit", "image_size": 28}, fields)
 

@@ -160,7 +160,7 @@ def test_missing_permission_is_reported_without_server_path(path, folder, monkey
         return denied
 
     for name in ("stat", "iterdir", "open"):
-        monkeypatch.setattr(type(where), name, forbidding(getattr(type(where), name)))
+        monkeypatch.setattr(type(where), name, deny(getattr(type(where), name)))
     with pytest.raises(CheckpointError, match="permission denied") as error:
         load(str(where), device="cpu")
     assert str(folder) not in str(error.value)
@@ -175,7 +175,7 @@ def test_out_of_memory_message_never_quotes_allocator(folder, monkeypatch):
         )
 
     monkeypatch.setattr(reading, "tensors_in", raise_out_of_memory)
-    with pytest.raises(OutOfMemory, match="model.safetensors asks for more memory than is free") as error:
+    with pytest.raises(OutOfMemory, match="model.safetensors needs more memory than is free") as error:
         load(str(folder / "mine"), device="cpu")
     assert "alloc" not in str(error.value)
 
