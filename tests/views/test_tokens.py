@@ -64,7 +64,7 @@ def test_normed_last_layer_matches_model():
     trace = inspector.trace(vitviz.sample_image("coffee"))
     torch.testing.assert_close(inspector.final_norm(trace, 2), seen[0])
     assert (inspector.final_norm(trace, 1) - seen[0]).abs().max() > 0.1
-    with pytest.raises(VitvizError, match="Ask the inspector that made it"):
+    with pytest.raises(VitvizError, match="Use the inspector that made it"):
         of_model(model, "other").final_norm(trace, 2)
 
 
@@ -74,7 +74,7 @@ def test_final_norm_of_average_pooling_and_missing_norm():
     trace = inspector.trace(vitviz.sample_image("coffee"))
     torch.testing.assert_close(inspector.final_norm(trace, 2), model.fc_norm(trace.tokens[2]).detach())
     model.fc_norm = torch.nn.Identity()
-    with pytest.raises(UnsupportedModel, match="Look at its tokens as they are"):
+    with pytest.raises(UnsupportedModel, match="Use its tokens without a norm"):
         inspector.final_norm(trace, 2)
 
 

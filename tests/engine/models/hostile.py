@@ -227,7 +227,7 @@ HOSTILE = {
     "an .npz that boasts": (oversized_npy_header, "announces 16,000,000,000 bytes and holds 64"),
     "a .pth that inflates": (deflated_pth, "inflated to 0.4 GB"),
     "header of 20 MB": (with_header(_MANY), "header of 20,000,"),
-    "header that tells of more": (
+    "header that announces more": (
         with_header(b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'),
         "announces",
     ),

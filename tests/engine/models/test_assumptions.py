@@ -157,7 +157,7 @@ def test_ambiguous_pooling_and_block_are_listed_and_followed(tmp_path, pool, blo
                 x = one.norm2(x + one.mlp(x))
             expected = oracle.forward_head(oracle.norm(x))
     with pytest.warns(
-        vitviz.AssumedWarning, match=r"reads \(pool=class\), where its norms stand \(block=pre"
+        vitviz.AssumedWarning, match=r"reads \(pool=class\), the positions of its norms \(block=pre"
     ):
         assumed_inspector = vitviz.load(path, heads=2, device="cpu")
     asked = {one.name: one.choices for one in assumed_inspector.checkpoint.assumed}

@@ -85,7 +85,10 @@ def test_interrupted_download_leaves_no_cached_file(results):
 
 
 def test_stalled_download_is_given_up(results):
-    assert "stood still for 1.5 seconds" in results["stalling"]["error"] and not results["stalling"]["cached"]
+    assert (
+        "made no progress for 1.5 seconds" in results["stalling"]["error"]
+        and not results["stalling"]["cached"]
+    )
     assert results["stalling"]["seconds"] < 5 and results["stalling"]["seen"][-1][0] > 0
 
 
