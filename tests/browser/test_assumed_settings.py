@@ -109,7 +109,7 @@ def test_heads_and_class_names_are_entered_for_a_bare_file(open_page, weights, t
     expect(box).to_have_value(re.compile("^thing 0\n"))  # the typed names are kept
     assert element.evaluate("(box) => box.isConnected"), "the text box was replaced"
     form.get_by_role("button", name="Save next to the file").click()
-    expect(page.locator("#vitviz-notice")).to_contain_text("10 classes, and 9 names", timeout=60_000)
+    expect(page.locator("#vitviz-notice")).to_contain_text("10 classes, but 9 names", timeout=60_000)
     assert not (weights / "cifar.config.json").exists()
     names = tmp_path / "names.txt"
     names.write_text("".join(f"thing {i}\n" for i in range(10)))

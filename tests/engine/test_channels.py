@@ -245,7 +245,7 @@ def test_arguments_that_do_not_fit_channels_are_rejected():
         with pytest.raises(VitvizError, match="counted from 0"):
             inspect_channels(model, 13, bands=bands)
     assert inspect_channels(model, 13, bands=7).preprocessing.bands == (7,)
-    with pytest.raises(CheckpointError, match="13 channels, with 2 means"):
+    with pytest.raises(CheckpointError, match="13 channels, but there are 2 means"):
         inspect_channels(model, 13, mean=(0.5, 0.4))
     with pytest.raises(CheckpointError, match="do not read RGB"):
         inspect_channels(timm_model(3), 3, bands=(2, 1, 0))

@@ -206,7 +206,7 @@ def test_attention_pooling_pools_each_patch_alone(tmp_path):
 def test_patches_that_cannot_be_read_alone_are_rejected():
     with pytest.raises(UnsupportedModel, match="side by side"):
         saliency_map(small_saliency_inputs("class and mean"), "naclip")
-    with pytest.raises(VitvizError, match="Given the method 'frozen'; expected one of own_patches"):
+    with pytest.raises(VitvizError, match="The method 'frozen' does not exist; expected one of own_patches"):
         vitviz.patch_scores(None, None, "frozen")
 
 

@@ -81,7 +81,7 @@ def test_other_size_interpolates_positions_and_shares_weights():
     pixels = prepare(open_image(noise()), inspector.preprocessing.with_size((96, 160))).tensor[None]
     with torch.no_grad():
         torch.testing.assert_close(trace.logits, reference(pixels)[0], atol=1e-5, rtol=1e-5)
-    with pytest.raises(VitvizError, match="nearest size that does is 96 x 160"):
+    with pytest.raises(VitvizError, match="nearest size that they divide is 96 x 160"):
         inspector.trace(noise(), size=(100, 160))
 
 

@@ -63,10 +63,10 @@ def test_contribution_equals_logit_change_with_frozen_statistics(construction):
     for target in (0, 5):
         account = analyses.logit_attribution(trace, readout, target)
         for head in range(3):
-            lost = (held.logits - held.without(head))[target].item()
+            lost = (held.logits - held.logits_without(head))[target].item()
             assert account.heads[-1, head].item() == pytest.approx(lost, abs=EXACT * largest_logit(trace))
         for source in (0, tokens // 2, tokens - 1):
-            lost = (held.logits - held.without(1, source))[target].item()
+            lost = (held.logits - held.logits_without(1, source))[target].item()
             assert account.sources[-1, 1, source].item() == pytest.approx(
                 lost, abs=EXACT * largest_logit(trace)
             )
@@ -95,7 +95,7 @@ def test_batch_attribution_equals_single_images_and_removals(construction):
         assert together.gap[image].abs() < EXACT * largest_logit(trace)
         held = FrozenStatistics(model, pixels[image : image + 1])
         for head in range(3):
-            lost = (held.logits - held.without(head))[target].item()
+            lost = (held.logits - held.logits_without(head))[target].item()
             assert together.heads[image, -1, head].item() == pytest.approx(
                 lost, abs=EXACT * largest_logit(trace)
             )

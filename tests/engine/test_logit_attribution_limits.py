@@ -23,7 +23,7 @@ def test_pooling_that_is_no_weighted_sum_is_rejected(pool):
     assert trace.written is None  # the trace is complete otherwise
     with pytest.raises(
         UnsupportedModel,
-        match=f"^mine: not applicable, because its classifier pools by '{pool}', which is no weighted sum",
+        match=f"^mine: not applicable, because its classifier pools by '{pool}', which is not a weighted sum",
     ):
         vitviz.logit_attribution(inspector, trace, 0)
 
@@ -36,7 +36,7 @@ def test_unknown_block_type_is_rejected_by_name():
 
     model.blocks[1].__class__ = CustomBlock
     inspector = inspect(model, "mine")
-    with pytest.raises(UnsupportedModel, match="not applicable, because its blocks are of the kind Odd"):
+    with pytest.raises(UnsupportedModel, match="not applicable, because its blocks are of the type Odd"):
         vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 
 

@@ -90,7 +90,7 @@ def test_device_memory_must_hold_model_once(monkeypatch, forbid_loading):
     checkpoint, cuda = find_checkpoint("vit_large_patch16_224.augreg_in21k"), torch.device("cuda:0")
     set_free_memory(monkeypatch, 64 * 10**9, 10**9)
     with pytest.raises(
-        OutOfMemory, match=r"on cuda:0 needs about 1\.2 GB, but only 1\.0 GB are free.*--device cpu"
+        OutOfMemory, match=r"to cuda:0 needs about 1\.2 GB, but only 1\.0 GB are free.*--device cpu"
     ):
         loading.load(checkpoint, device=cuda)
     with pytest.raises(AssertionError, match="was called"):

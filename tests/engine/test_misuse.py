@@ -179,7 +179,7 @@ def test_hook_returning_another_dtype_is_rejected(inspector, point, dtype):
 
 def test_readout_of_another_checkpoints_trace_is_rejected(inspector):
     trace = inspector.trace(IMAGE)
-    with pytest.raises(VitvizError, match="Given a trace of another; expected one of vitviz-tiny"):
+    with pytest.raises(VitvizError, match="The trace is of another; expected one of vitviz-tiny"):
         inspector.readout(replace(trace, checkpoint="another"))
     inspector.readout(trace)
 

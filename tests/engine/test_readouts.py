@@ -199,7 +199,7 @@ class LastPatchPooling(VisionTransformer):
 
 
 def test_model_with_undeclared_readout_is_rejected():
-    with pytest.raises(UnsupportedModel, match="cannot be told: it is not the 'class'"):
+    with pytest.raises(UnsupportedModel, match="does not read the 'class'"):
         inspect(LastPatchPooling(**SMALL).eval()).trace(noise())
 
 

@@ -193,7 +193,7 @@ def test_second_image_does_not_reuse_gradients():
 
 def test_memory_is_checked_before_and_balance_after_pass(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
-    with pytest.raises(OutOfMemory, match="gradient of small's answer at 13 tokens needs"):
+    with pytest.raises(OutOfMemory, match="gradient of small's prediction at 13 tokens needs"):
         small_saliency_inputs().gradients()
     monkeypatch.undo()
     model = small_model("class")

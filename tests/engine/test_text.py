@@ -95,7 +95,7 @@ def test_text_tower_is_read_once_and_long_sentences_are_rejected(two_towers, mon
 
 def test_missing_text_tower_is_rejected_with_advice():
     inspector = vitviz.load("vitviz-tiny", device="cpu")
-    with pytest.raises(UnsupportedModel, match="no text tower .* beside its weights. Give vectors"):
+    with pytest.raises(UnsupportedModel, match="no text tower .* beside its weights. Pass vectors"):
         vitviz.text(inspector, ["cat"])
 
 
@@ -331,7 +331,7 @@ def test_faithfulness_and_perturbation_use_text_class_probabilities():
 def test_text_classes_of_other_width_or_model_are_rejected():
     model = small_clip("class token and projection")
     inspector = inspect(model, "mine")
-    with pytest.raises(VitvizError, match="vectors of 7 numbers; mine embeds a picture in 10"):
+    with pytest.raises(VitvizError, match="vectors have 7 numbers, but mine embeds an image in 10"):
         inspector.with_classes(vitviz.Classes(["one"], torch.ones(1, 7)))
     with pytest.raises(VitvizError, match="classes of yours for mine"):
         inspector.with_classes(vitviz.Classes(["one"], torch.ones(1, 10), model="yours"))

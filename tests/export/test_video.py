@@ -211,7 +211,7 @@ def test_video_of_frames_downscales_images_and_boxes(inspector, tmp_path):
         ({"step": 1.5}, "whole number"),
         ({"start": -1}, "from 0"),
         ({"start": 2, "stop": 1}, "after the start"),
-        ({"start": 5}, "no frame from 5 s on"),
+        ({"start": 5}, "no frame at or after 5 s"),
     ],
 )
 def test_invalid_video_arguments_raise(inspector, tmp_path, asked, words):

@@ -124,7 +124,7 @@ def test_ambiguous_head_count_offers_predictions_of_each(cifar_service):
 
 def test_class_names_are_saved_with_settings(cifar_service, tmp_path):
     name, names = "cifar.safetensors?heads=6", [f"thing {i}" for i in range(10)]
-    with pytest.raises(CheckpointError, match="10 classes, and 9 names"):
+    with pytest.raises(CheckpointError, match="10 classes, but 9 names"):
         assumed.save_settings(cifar_service, name, "\n".join(names[:9]))
     assert not (tmp_path / "cifar.config.json").exists(), "rejected names were saved"
     assert assumed.save_settings(cifar_service, name, "\n".join(names)) == "cifar.safetensors"

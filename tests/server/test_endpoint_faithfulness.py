@@ -64,8 +64,8 @@ def test_single_method_matches_python_for_every_score(ask, expected):
             assert row["saco"] == pytest.approx(curves.saco, abs=1e-3)
             assert row["beats"] is (name in own.beats_chance(score))
             for side in ("most", "least"):
-                expected = getattr(curves, side)[score].tolist()
-                assert response["curves"][name][side] == pytest.approx(expected, abs=1e-3)
+                values = getattr(curves, side)[score].tolist()
+                assert response["curves"][name][side] == pytest.approx(values, abs=1e-3)
         np.testing.assert_allclose(response["maps"]["ledger"], own.maps["ledger"].map, atol=1e-4)
 
 

@@ -103,7 +103,7 @@ def video(
     >>> import vitviz
     >>> next(vitviz.video("nowhere.mp4", vitviz.load("vitviz-tiny")))
     Traceback (most recent call last):
-    vitviz.errors.ImageError: There is no file nowhere.mp4: expected the path of a video to be read.
+    vitviz.errors.ImageError: There is no file nowhere.mp4; expected the path of a video.
     """
     from vitviz.engine.images.opening import open_for_drawing
     from vitviz.engine.images.video import frames_of

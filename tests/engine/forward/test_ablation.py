@@ -198,7 +198,12 @@ def test_user_hooks_do_not_affect_cached_results(inspector):
 
 def test_means_are_per_position_at_native_size_and_averaged_elsewhere(inspector):
     own, small = inspector.reference(), inspector.reference((8, 16))
-    assert own.by_place and not small.by_place and own.pictures == 4 and "photographs" in own.sentence
+    assert (
+        own.by_place
+        and not small.by_place
+        and own.pictures == 4
+        and "images that come with vitviz" in own.sentence
+    )
     assert own.heads[0].shape == (3, 13, 8) and small.heads[0].shape == (3, 2, 8)
     heads = torch.stack(
         [

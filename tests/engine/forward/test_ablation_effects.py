@@ -39,7 +39,7 @@ def test_effects_equal_single_ablations(family, how):
     assert_close(
         all_effects.mlps, torch.tensor([alone(mlps=[layer]) for layer in range(3)]), rtol=1e-4, atol=1e-5
     )
-    assert ("photographs" in all_effects.reference) == (how == "mean")
+    assert ("images that come with vitviz" in all_effects.reference) == (how == "mean")
 
 
 def test_effects_report_progress_and_can_be_stopped():

@@ -92,7 +92,7 @@ def test_calls_assigned_to_wrong_layer_are_rejected(monkeypatch):
         return result
 
     monkeypatch.setattr(capture.AttentionInterceptor, "on_event", on_event)
-    with pytest.raises(UnsupportedModel, match="goes on with nothing"):
+    with pytest.raises(UnsupportedModel, match="continues with nothing"):
         inspect(perturbed("vit_tiny_patch16_224", depth=2)).trace(noise())
 
 

@@ -126,7 +126,7 @@ def test_torch_dtype_is_accepted_as_precision():
 
 def test_unknown_precision_or_device_is_rejected_before_loading(monkeypatch):
     monkeypatch.setattr("vitviz.engine.load_weights", lambda *args, **kwargs: pytest.fail("was loaded"))
-    with pytest.raises(VitvizError, match="no precision 'float16' here; expected float32, tf32, bfloat16"):
+    with pytest.raises(VitvizError, match="'float16' is not a precision; expected float32, tf32, bfloat16"):
         vitviz.load("vitviz-tiny", dtype="float16", device="cpu")
     with pytest.raises(VitvizError, match="device 'cuda:99' is not to be had"):
         vitviz.load("vitviz-tiny", device="cuda:99")

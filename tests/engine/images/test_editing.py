@@ -258,7 +258,7 @@ def test_strokes_outside_image_change_nothing(noise_image):
 def test_too_many_pixels_of_work_are_rejected(noise_image, monkeypatch):
     monkeypatch.setattr(module, "WORK", 3 * HEIGHT * WIDTH)
     assert edited(noise_image, "hue_1 hue_1 hue_1").shape == noise_image.shape
-    with pytest.raises(ImageError, match=r"Given .* 80 x 60; take some back"):
+    with pytest.raises(ImageError, match=r"The strokes cover .* 80 x 60. Undo some"):
         vitviz.edit_image(noise_image, "hue_1 hue_1 hue_1 shift_1.1")
     with pytest.raises(ImageError, match="Undo some"):
         vitviz.edit_image(noise_image, "copy_0.0.1.1.0.0.4096.4096")

@@ -99,14 +99,14 @@ def test_12_bit_grey_is_scaled():
 def test_signed_16_bit_grey_is_scaled(order):
     numbers = np.array([0, 16384, 32767, 129], f"{order}i2").tobytes()
     assert [grey[0] for grey in first_row(open_image(tiff(numbers, 4, 16, 1, 2, order)))] == [0, 128, 255, 1]
-    with pytest.raises(ImageError, match="from -5: expected 0 to 32767"):
+    with pytest.raises(ImageError, match="from -5; expected 0 to 32767"):
         open_image(tiff(np.array([0, -5, 7], f"{order}i2").tobytes(), 3, 16, 1, 2, order))
 
 
 def test_signed_8_bit_grey_is_scaled():
     numbers = np.array([0, 64, 127, 1], "i1").tobytes()
     assert [grey[0] for grey in first_row(open_image(tiff(numbers, 4, 8, 1, 2)))] == [0, 129, 255, 2]
-    with pytest.raises(ImageError, match="from -5: expected 0 to 127"):
+    with pytest.raises(ImageError, match="from -5; expected 0 to 127"):
         open_image(tiff(np.array([0, -5, 7], "i1").tobytes(), 3, 8, 1, 2))
 
 
@@ -133,7 +133,7 @@ def test_planar_channels_are_correct_or_rejected(kind, channels, compression, or
     if kind == "u1" and channels > 2:
         assert np.array_equal(np.asarray(open_image(file.getvalue())), colours)
     else:
-        with pytest.raises(ImageError, match="apart|could not be decoded"):
+        with pytest.raises(ImageError, match="separate planes|could not be decoded"):
             open_image(file.getvalue())
 
 
@@ -224,18 +224,18 @@ def test_float_pixels_range_from_0_to_1(dtype):
 @pytest.mark.parametrize(
     "array, words",
     [
-        (np.array([[0.0, 255.0]]), "values from 0 to 255: expected 0 to 1"),
+        (np.array([[0.0, 255.0]]), "values from 0 to 255; expected 0 to 1"),
         (np.array([[-0.1, 1.0]]), "values from -0.1 to 1"),
         (np.array([[np.nan, 1.0]]), "values from nan"),
         (np.array([[np.inf, 1.0]]), "to inf"),
-        (np.zeros((4, 4), dtype=np.int64), "holds int64: expected uint8.*astype"),
+        (np.zeros((4, 4), dtype=np.int64), "holds int64; expected uint8.*astype"),
         (np.array([["a", "b"]]), "holds <U1"),
         (np.zeros((4, 4), dtype=complex), "holds complex128"),
-        (np.zeros((3, 8, 8), dtype=np.uint8), "is 3 x 8 x 8: expected height x width.*channels last"),
+        (np.zeros((3, 8, 8), dtype=np.uint8), "is 3 x 8 x 8; expected height x width.*channels last"),
         (np.zeros((1, 8, 8, 3), dtype=np.uint8), "is 1 x 8 x 8 x 3.*one image at a time"),
         (np.zeros((8, 8, 2), dtype=np.uint8), "is 8 x 8 x 2"),
         (np.array(3, dtype=np.uint8), "is a single number"),
-        (np.zeros((0, 8, 3), dtype=np.uint8), "8 x 0 pixels: at least 1 x 1 is expected"),
+        (np.zeros((0, 8, 3), dtype=np.uint8), "8 x 0 pixels; at least 1 x 1 is expected"),
         (np.zeros((4000, 3), dtype=np.uint8), "3 x 4000 pixels.*at most 20 times"),
         (np.broadcast_to(np.uint8(0), (20_000, 20_000, 3)), "400 million"),
     ],

@@ -89,7 +89,7 @@ def test_transformers_adapter_replaces_classifier(tmp_path):
 @pytest.mark.parametrize(
     ("config", "part", "says"),
     [
-        ({"peft_type": "IA3"}, "ia3_l", "adapter with 'IA3'"),
+        ({"peft_type": "IA3"}, "ia3_l", "adapter of the type 'IA3'"),
         ({"use_dora": True}, "lora_A.weight", "'DoRA'"),
         ({}, "lora_magnitude_vector", "lora_magnitude_vector"),
         ({"base_model_name_or_path": None}, "lora_A.weight", "does not name its base model"),

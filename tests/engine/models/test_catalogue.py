@@ -156,7 +156,7 @@ def test_snapshots_are_sorted_by_step_and_named(weights):
         "vit_tiny_patch16_224",
     )
     assert "100 steps" in early.note
-    with pytest.raises(CheckpointError, match="kept are: 0, 100, 2000"):
+    with pytest.raises(CheckpointError, match="available are: 0, 100, 2000"):
         find_checkpoint("mine@7", weights)
     assert (
         snapshot_files(find_checkpoint("plain", weights))

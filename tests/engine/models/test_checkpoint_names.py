@@ -97,7 +97,7 @@ def test_untrusted_name_cannot_leave_weights_folder(weights, tmp_path, monkeypat
 
 
 def test_unknown_name_error_suggests_similar_names(weights):
-    with pytest.raises(CheckpointError, match="Close to it: vitviz-tiny"):
+    with pytest.raises(CheckpointError, match="Similar names: vitviz-tiny"):
         find_checkpoint("vitviz-tinny", weights)
     with pytest.raises(CheckpointError, match="vit_base_patch16_224"):
         find_checkpoint("vit_bas_patch16_224", weights)

@@ -118,7 +118,7 @@ def test_training_only_weights_are_dropped_with_note(kind, left_out, tmp_path):
     perturbed(MODELS[kind][0]()).save_pretrained(tmp_path)
     loaded = load(find_checkpoint(str(tmp_path)))
     assert (
-        f"only training needs were left out: {left_out}." in loaded.checkpoint.note
+        f"used only in training were dropped: {left_out}." in loaded.checkpoint.note
         and loaded.model.num_classes == 0
     )
 
@@ -173,7 +173,7 @@ def test_missing_preprocessor_defaults_to_usual_values_with_note(model, mean, in
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (lambda: hf.BeitModel(beit(hidden_act="relu")), "'relu'; timm's BEiT has gelu"),
+        (lambda: hf.BeitModel(beit(hidden_act="relu")), "'relu'; timm's BEiT supports gelu"),
         (lambda: hf.BeitModel(beit(image_size=[28, 42])), "28 x 42 px; only square"),
         (
             lambda: hf.BeitForMaskedImageModeling(beit(use_mean_pooling=False)),

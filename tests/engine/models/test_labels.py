@@ -32,9 +32,9 @@ def test_label_lines_are_parsed(text):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("cat\n", "mine.pth has 2 classes, and 1 names were given"),
-        ("cat\ndog\ncow", "2 classes, and 3 names"),
-        ("cat\n\ndog", "2 classes, and 3 names"),
+        ("cat\n", "mine.pth has 2 classes, but 1 names were given"),
+        ("cat\ndog\ncow", "2 classes, but 3 names"),
+        ("cat\n\ndog", "2 classes, but 3 names"),
         ("\ndog", "Line 1 of the names is empty"),
     ],
 )

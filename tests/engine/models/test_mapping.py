@@ -115,7 +115,7 @@ def test_timm_patch_embedding_name_does_not_prevent_mapping(tmp_path):
         assert_same_output(vitviz.load(tmp_path / "mine.safetensors", **STATED), model)
     unmapped = {key.replace("wq", "a").replace("wk", "b"): value for key, value in renamed.items()}
     save_file(unmapped, tmp_path / "lost.safetensors")
-    with pytest.raises(CheckpointError, match=r"(?s)more than one possibility.*lost\.toml.*\[names\]"):
+    with pytest.raises(CheckpointError, match=r"(?s)ambiguous.*lost\.toml.*\[names\]"):
         vitviz.load(tmp_path / "lost.safetensors", **STATED)
 
 

@@ -147,7 +147,7 @@ def test_unsupported_processor_field_is_rejected_by_name(fields, reason):
 def test_image_too_elongated_for_resizing_is_rejected():
     fields = {**FIELDS["within"]}
     preprocessing = Preprocessing.from_config(data_config({"model_type": "vit", "image_size": 28}, fields)[0])
-    with pytest.raises(ImageError, match="600 x 15 pixels is too elongated.* makes it 28 x 0"):
+    with pytest.raises(ImageError, match="600 x 15 pixels is too elongated.* would make it 28 x 0"):
         prepare(noise_image(600, 15), preprocessing)
 
 
@@ -238,7 +238,7 @@ def test_processor_of_other_size_than_model_is_followed(kind, tmp_path):
     model.save_pretrained(tmp_path)
     processor = write_processor(tmp_path, {**FIELDS["cropped"], "image_processor_type": "BitImageProcessor"})
     inspector = vitviz.load(str(tmp_path), device="cpu")
-    assert "makes 28 x 28 px, and its positions were learned at 42 x 42" in inspector.checkpoint.note
+    assert "makes 28 x 28 px, but its positions were learned at 42 x 42" in inspector.checkpoint.note
     options = {} if kind == "dinov2" else {"interpolate_pos_encoding": True}
     with torch.no_grad():
         expected = model(**processor(noise_image(481, 321), return_tensors="pt"), **options).logits[0]

@@ -142,7 +142,7 @@ def test_file_changed_during_load_is_rejected(folder, monkeypatch):
 
     monkeypatch.setattr(loading, "read_tensors", read_and_replace)
     with pytest.raises(
-        CheckpointError, match="mine was overwritten while it was read, and nothing was loaded. Wait"
+        CheckpointError, match="mine was overwritten while it was being read, and nothing was loaded. Wait"
     ):
         load(str(folder / "mine"), device="cpu")
 

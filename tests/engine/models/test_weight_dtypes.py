@@ -22,7 +22,7 @@ def test_non_float_weights_are_rejected(tmp_path, name, dtype):
     save_file(tensors, tmp_path / "some.safetensors")
     with pytest.raises(
         CheckpointError,
-        match=rf"some\S* holds {name} as {str(dtype).removeprefix('torch.')} numbers.*floating point",
+        match=rf"some\S* stores {name} as {str(dtype).removeprefix('torch.')} numbers.*floating point",
     ):
         load(find_checkpoint(str(tmp_path / "some.safetensors")))
 

@@ -67,7 +67,7 @@ def require_plain(architecture: str) -> None:
 
     >>> require_plain("resnet50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    vitviz.errors.UnsupportedModel: resnet50 has no attention over patches (timm's family 'resnet'). ...
+    vitviz.errors.UnsupportedModel: resnet50 has no attention over patches (timm family 'resnet'). ...
     """
     architecture = architecture.partition(".")[0]
     if not timm.is_model(architecture):

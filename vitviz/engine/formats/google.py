@@ -36,7 +36,7 @@ def to_timm(arrays: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor],
     layer and the classifier alone would give meaningless logits. Raises CheckpointError for an archive that
     `is_google`, but whose arrays are not shaped like Google's.
     """
-    wrong = f"{name} is named like one of Google's ViT archives, but its arrays have other shapes ({{why}})."
+    wrong = f"{name} is named like one of Google's ViT archives, but its arrays have other shapes"
     # einops' error is a RuntimeError
     kinds = KeyError, ValueError, IndexError, RuntimeError
     with refusing(f"{wrong} ({{why}}). Download it again.", *kinds):

@@ -62,7 +62,7 @@ class PatchRemoval:
             raise VitvizError(
                 f"patches_as={quoted(patches_as)} is not valid; expected one of {', '.join(PATCHES_AS)}."
             )
-        self._model, self._pixels, self._grid, self._as = model, pixels, grid, patches_as
+        self._model, self._pixels, self._grid = model, pixels, grid
         self._blocks = capture.transformer_blocks(model)
         self._needs_patches = not pool.startswith("class") or pool == "class and average" or grid.prefix == 0
         dropped, pool = patches_as == "dropped", getattr(model, "attn_pool", None)

@@ -77,7 +77,7 @@ def open_image(source: Any) -> Image.Image:
     (255, 255, 255)
     >>> open_image(b"Dear diary")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    vitviz.errors.ImageError: The upload is not a picture that can be read: expected a JPEG, PNG, WebP, ...
+    vitviz.errors.ImageError: The upload is not an image that can be read: expected a JPEG, PNG, WebP, ...
     """
     if "torch" in sys.modules and isinstance(source, sys.modules["torch"].Tensor):
         source = _array_of(source, (1, 3, 4))

@@ -73,13 +73,10 @@ class Preprocessing:
         """What is shown of a model's channels; empty for RGB."""
         if self.channels == 3:
             return ""
-        bands, grey = ", ".join(map(str, self.bands)), "; images are converted to grey"
-        many = f"of which {bands} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
-        return (
-            f"It reads {self.channels} channels, {many}."
-            if self.channels > 1
-            else f"It reads 1 channel{grey}."
-        )
+        if self.channels == 1:
+            return "It reads 1 channel; images are converted to grey."
+        shown = f"{', '.join(map(str, self.bands))} (from 0) {'is' if len(self.bands) == 1 else 'are'} shown"
+        return f"It reads {self.channels} channels, of which {shown}."
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Preprocessing:

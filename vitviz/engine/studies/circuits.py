@@ -193,10 +193,7 @@ def edge_ablation(
         raise VitvizError(f"into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)} is not valid;"
                           f" expected into to be one of {', '.join(SIDES)}, and a layer with its head, or"
                           " neither.")  # fmt: skip
-    (ledger, basis), stream = (
-        _resolve_target(inspector, trace, target, False),
-        record_stream(inspector, trace),
-    )
+    ledger, stream, basis = _resolve_target(inspector, trace, target)
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
     classes = classes_of(ledger.trace, target)
