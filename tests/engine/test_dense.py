@@ -17,7 +17,8 @@ from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.views import ViewContext
 from vitviz.views.routes import parse_settings
-from vitviz.views.trial import ORDER, FaithfulnessView, method_group, tested_methods
+from vitviz.views.trial import ORDER, FaithfulnessView, method_group
+from vitviz.views.trial import tested_methods as methods_of  # pytest collects names that begin with "test"
 from vitviz.views.trial.compute import curve_panels
 
 READ = [name for name in CONSTRUCTIONS if name != "class and mean"]
@@ -233,8 +234,8 @@ def test_dense_methods_take_part_in_faithfulness_of_text_only(clip_case):
     settings = parse_settings(FaithfulnessView(), {}, subject.about)
     drawn = curve_panels(result, ORDER, subject, settings)[0].series
     assert len({(one.colour, one.dash) for one in drawn}) == len(ORDER) == len(drawn)
-    assert tested_methods(subject) == ORDER
+    assert methods_of(subject) == ORDER
     tiny = vitviz.load("vitviz-tiny", device="cpu")
     plain_context = ViewContext(tiny, tiny.trace(vitviz.sample_image("chelsea")))
-    assert [name for name in ORDER if name not in DENSE] == list(tested_methods(plain_context))
+    assert [name for name in ORDER if name not in DENSE] == list(methods_of(plain_context))
     assert all(set(method_group(one)) <= set(DENSE) for one in DENSE)

@@ -121,9 +121,9 @@ def test_invalid_arguments_are_rejected(inspector, photo):
 
     for arguments, message in (
         ({"kind": "swap"}, "kind='swap'; expected one of drop, shuffle"),
-        ({"draws": 0}, "draws=0; expected a whole number from 1"),
-        ({"draws": True}, "draws=True; expected"),
-        ({"draws": 2.0}, "draws=2.0; expected"),
+        ({"draws": 0}, "draws=0 is not valid; expected a whole number from 1"),
+        ({"draws": True}, "draws=True is not valid; expected"),
+        ({"draws": 2.0}, "draws=2.0 is not valid; expected"),
     ):
         with pytest.raises(VitvizError, match=message):
             vitviz.perturbation(inspector, photo, **arguments)
