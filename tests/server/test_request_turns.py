@@ -28,7 +28,7 @@ from vitviz.views import VIEWS
 
 STATIC = {  # routes without computation
     "card.jpg", "modules/{version}/{path:path}", "plotly/{version}/plotly.min.js", "sample/{name}",
-    "{key}/progress", "{key}/{view}/film.progress",
+    "fonts/{version}/{file}", "{key}/progress", "{key}/{view}/film.progress",
 }  # fmt: skip
 PATH_PARAMETERS = {
     "view": "rollout",
@@ -36,6 +36,7 @@ PATH_PARAMETERS = {
     "which": "input",
     "version": "1",
     "path:path": "frontend/mount.js",
+    "file": "newsreader-latin-wght-normal.woff2",
 }
 
 

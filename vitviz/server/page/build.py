@@ -18,11 +18,12 @@ from vitviz.server.page.handlers import FIRST_SAMPLE, Handlers
 from vitviz.server.page.over_a_set import ImageSetPanel
 from vitviz.server.page.page_renderer import PageRenderer, SidebarComponents
 from vitviz.server.page.routes import routes
+from vitviz.server.page.theme import theme
 from vitviz.server.security import middleware
 from vitviz.server.security.uploads import Quota
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.allocator import keep_freed_memory
-from vitviz.views import GROUPS, VIEWS, View
+from vitviz.views import GROUPS, VIEWS, View, typefaces
 
 # Pages beyond this number are evicted by Gradio; our sessions still know them, at a thousandth of the memory.
 PAGES = 200
@@ -116,7 +117,7 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
         max_threads=middleware.THREADS,
         theme=theme(),
         # Gradio's `css=` drops container queries
-        head=f"<style>{modules.style_sheets()}{_grouped()}</style>",
+        head=f"<style>{typefaces.font_faces()}{modules.style_sheets()}{_grouped()}</style>",
         i18n=i18n.gradio_translations(),
         max_file_size=quota.request,  # of a video; images are limited where they are read
         run_history=False, enable_monitoring=False, state_session_capacity=PAGES,
@@ -132,21 +133,6 @@ def serve_with_retries(demo: gr.Blocks, **given) -> None:
         except ValueError as error:
             if last or "localhost" not in str(error):
                 raise
-
-
-def theme() -> gr.themes.Base:
-    """Return a theme with system fonts (there may be no network) and contrast of 4.5 : 1 (WCAG AA)."""
-    sans = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
-    mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
-    base = gr.themes.Default(primary_hue="teal", neutral_hue="slate", font=sans, font_mono=mono)
-    return base.set(
-        body_text_color_subdued="*neutral_500",
-        color_accent="*primary_700",  # page.css resets this in dark mode
-        button_primary_background_fill="*primary_700",
-        button_primary_background_fill_dark="*primary_700",
-        button_primary_background_fill_hover="*primary_800",
-        button_primary_background_fill_hover_dark="*primary_800",
-    )
 
 
 def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.Tabs) -> None:

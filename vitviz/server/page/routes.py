@@ -39,7 +39,7 @@ from vitviz.server.security.scheduler import as_one_request
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.samples import sample_image
 from vitviz.traces.unicode import parse_json
-from vitviz.views import VIEWS, Needs
+from vitviz.views import VIEWS, Needs, typefaces
 from vitviz.views.printing import is_printable
 
 CARD = Path(__file__).with_name("card.jpg")  # the preview of a shared link
@@ -116,6 +116,11 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         headers = {"Cache-Control": FOREVER, "Content-Encoding": "gzip"}
         return Response(modules.plotly_script(), media_type="text/javascript", headers=headers)
 
+    def font(given: dict, version: str, file: str) -> Response:
+        return Response(
+            typefaces.font_file(file), media_type="font/woff2", headers={"Cache-Control": FOREVER}
+        )
+
     def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)
 
@@ -137,6 +142,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         _route("card.jpg", card, STATIC),
         _route("modules/{version}/{path:path}", module, STATIC),
         _route("plotly/{version}/plotly.min.js", plotly, STATIC),
+        _route("fonts/{version}/{file}", font, STATIC),
         _route("sample/{name}", sample, STATIC),
         _route("{key}/progress", far, STATIC),
         _route("{key}/labels", labels, turn),

@@ -3,7 +3,8 @@
 Gradio builds both anew for every visitor: half a second of Python, which waits for other computations. Both
 also reveal the upload folder's path on the server. This middleware replaces the path by a placeholder, and
 the placeholder by the path in incoming requests. It puts our language script before everything else (Gradio
-inserts `head=` only after it has chosen its own language), and adds metadata for link previews.
+inserts `head=` only after it has chosen its own language), preloads the typefaces, and adds metadata for
+link previews.
 """
 
 import gzip
@@ -17,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
 from vitviz.server import i18n
+from vitviz.views import typefaces
 
 SAME = ("/", "/config", "/config/")  # without a query, which the page does not need here
 NAMES = ("host", "x-forwarded-host", "x-forwarded-proto")  # Gradio builds the addresses from these
@@ -64,8 +66,8 @@ class PageCache:
                 return await send({"type": "http.response.body", "body": body})
             body = body.replace(get_upload_folder().encode(), FOLDER.encode())
             if scope["path"] == "/":
-                script = f"<head><script>{i18n.language_script()}</script>".encode()
-                body = with_link_preview(body.replace(b"<head>", script, 1), scope, self._root_path)
+                first = f"<head><script>{i18n.language_script()}</script>{typefaces.preloads()}".encode()
+                body = with_link_preview(body.replace(b"<head>", first, 1), scope, self._root_path)
             told = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
             told.pop("content-length", None)
             packed = Response(gzip.compress(body), headers={**told, "content-encoding": "gzip"})
