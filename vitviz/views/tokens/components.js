@@ -74,7 +74,7 @@ export function drawComponents(self) {
     text,
     width,
     height: height - 100 - side * aspect - used,
-    most: 120,
+    most: 200,
     paint: (at, canvas) => painted(data.tints.values, one, rows, cols, canvas, 3 * at * size),
   });
 }

@@ -28,7 +28,7 @@ export function strip(self) {
   const title = el('p', { class: 'vv-h' });
   const maps = el('div', { class: 'vv-depths', role: 'group', 'aria-label': t('Depth') });
   const node = stack(title, maps);
-  function draw({ text, width, height, most = 150, paint }) {
+  function draw({ text, width, height, most = 240, paint }) {
     const count = self.value.layers + 1;
     const { rows, cols, patch } = self.grid;
     const aspect = (rows * patch[0]) / (cols * patch[1]);
