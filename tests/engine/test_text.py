@@ -333,7 +333,7 @@ def test_text_classes_of_other_width_or_model_are_rejected():
     inspector = inspect(model, "mine")
     with pytest.raises(VitvizError, match="vectors have 7 numbers, but mine embeds an image in 10"):
         inspector.with_classes(vitviz.Classes(["one"], torch.ones(1, 7)))
-    with pytest.raises(VitvizError, match="classes of yours for mine"):
+    with pytest.raises(VitvizError, match="made with yours, not with mine"):
         inspector.with_classes(vitviz.Classes(["one"], torch.ones(1, 10), model="yours"))
     distilled = inspect(perturbed(timm.create_model("deit_tiny_distilled_patch16_224", depth=1)))
     with pytest.raises(UnsupportedModel, match="embeds an image twice"):

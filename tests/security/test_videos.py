@@ -188,7 +188,7 @@ def test_decoder_is_limited_in_time_and_memory(inspector, tmp_path, monkeypatch)
     idle.write_text("#!/bin/sh\nwhile :; do :; done\n")
     greedy.write_text("#!/bin/sh\nhead -c 3000000000 /dev/zero | tail\n")
     monkeypatch.setattr(video, "SECONDS", 1)
-    for program, words in ((idle, "takes more than 1 s"), (greedy, "could be decoded for 0 frames")):
+    for program, words in ((idle, "takes more than 1 s"), (greedy, "Only 0 frames of .* could be decoded")):
         program.chmod(0o755)
         monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(program))
         before, start = children(), time.monotonic()

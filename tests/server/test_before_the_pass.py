@@ -85,7 +85,7 @@ def test_only_an_expensive_pending_pass_counts_as_long(service, monkeypatch):
 
 
 def test_indivisible_size_is_rejected_before_the_pass(service):
-    with pytest.raises(VitvizError, match="is not divisible"):
+    with pytest.raises(VitvizError, match="do not divide"):
         service.before(run_key(service, (225, 224)))
 
 

@@ -155,7 +155,7 @@ def test_vectors_file_defines_classes_and_enters_lessons(service, weights, tmp_p
 def test_unsuitable_or_missing_vectors_are_rejected(service, weights):
     name_with = service.checkpoints.vectors.name_with
     for changes, message in (
-        ({"vectors": np.ones((2, 7))}, "vectors of 7 numbers; my-clip embeds a picture in 24"),
+        ({"vectors": np.ones((2, 7))}, "vectors have 7 numbers, but my-clip embeds an image in 24"),
         ({"model": "another"}, "classes of another for my-clip"),
     ):
         name = name_with("my-clip", npz_bytes(**changes), "mine.npz")

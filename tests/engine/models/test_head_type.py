@@ -82,7 +82,7 @@ def single_output_model():
 
 def test_single_output_of_bare_file_is_assumed_sigmoid(single_output_model, tmp_path):
     file = save_model(single_output_model, tmp_path / "mine.safetensors")
-    with pytest.warns(AssumedWarning, match=r"what its one output is \(head_type=sigmoid\)"):
+    with pytest.warns(AssumedWarning, match=r"the meaning of its single output \(head_type=sigmoid\)"):
         inspector = vitviz.load(file, device="cpu")
     (asked,) = (one for one in inspector.checkpoint.assumed if one.name == "head_type")
     assert asked.choices == ("head_type=sigmoid", "head_type=value")

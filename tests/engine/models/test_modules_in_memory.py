@@ -195,7 +195,7 @@ def test_inspector_size_equals_trace_size():
             pixels = prepare(open_image(image), at_64.preprocessing).tensor[None]
             with torch.no_grad():
                 torch.testing.assert_close(trace.logits, model(pixels)[0], atol=1e-5, rtol=1e-4)
-    with pytest.raises(VitvizError, match="is not divisible"):
+    with pytest.raises(VitvizError, match="do not divide"):
         inspect_module(small_vit(), size=60)
 
 

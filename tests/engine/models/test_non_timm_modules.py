@@ -224,7 +224,7 @@ def test_analyses_that_need_readout_are_rejected_for_custom_module():
         vitviz.token_norms(trace), vitviz.token_components([trace], 1).scores,
     ]  # fmt: skip
     assert all(torch.as_tensor(result).isfinite().all() for result in results)
-    assert "layers: 3 x ModuleList" in inspector.describe() and "proven" in inspector.describe()
+    assert "layers: 3 x ModuleList" in inspector.describe() and "verified" in inspector.describe()
     for compute in (
         lambda: vitviz.logit_attribution(inspector, trace, 0),
         lambda: vitviz.logit_lens(inspector, trace),

@@ -51,7 +51,7 @@ FILES = {  # name -> (content of the file, text of the note)
     "MoCo v3": (lambda a, b: {"arch": "vit_small", "state_dict": {
         **with_prefix(b, "module.momentum_encoder."), **with_prefix(a, "module.base_encoder."),
         **projection_heads("module.base_encoder.", "0.weight", "3.weight"),
-        "module.predictor.0.weight": torch.ones(3, 3)}}, "left out: head."),
+        "module.predictor.0.weight": torch.ones(3, 3)}}, "dropped: head."),
     "DINOv2 in chunks": (lambda a, b: {"teacher": {
         **with_prefix(in_chunks(a), "backbone."), "backbone.mask_token": torch.ones(1, 128),
         **projection_heads("dino_", "mlp.0.weight"), **projection_heads("ibot_", "last_layer.weight_v")}},
