@@ -36,7 +36,7 @@ def test_unknown_block_type_is_rejected_by_name():
 
     model.blocks[1].__class__ = CustomBlock
     inspector = inspect(model, "mine")
-    with pytest.raises(UnsupportedModel, match="not applicable, because its blocks are of the type CustomBlock"):
+    with pytest.raises(UnsupportedModel, match="because its blocks are of the type CustomBlock"):
         vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 
 
