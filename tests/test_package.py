@@ -41,7 +41,7 @@ def test_they_pass_twine(built):
 
 def test_the_wheel_holds_the_package_and_what_is_shipped(built):
     found = names(built)
-    kinds = (".py", ".js", ".css", ".json", ".jpg", ".txt", ".woff2")
+    kinds = (".py", ".js", ".css", ".json", ".jpg", ".md", ".txt", ".woff2")
     expected = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "vitviz").rglob("*.*")
