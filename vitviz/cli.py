@@ -182,10 +182,10 @@ def _measures(
     Raises VitvizError for settings of the trial if it was not requested.
     """
     given = {"--boxes": boxes, "--method": methods, "--patches-as": protocols, "--steps": steps}
-    told = [name for name, value in given.items() if value]
+    details = [name for name, value in given.items() if value]
     if "trial" not in names:
-        if told:
-            raise VitvizError(f"{told[0]} belongs to the measure trial; ask for it with --measure trial.")
+        if details:
+            raise VitvizError(f"{details[0]} belongs to the measure trial; ask for it with --measure trial.")
         return list(names)
     from vitviz.surveys.labels import Boxes
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
@@ -225,15 +225,15 @@ def _classes(path: Path | None):
     if path is None:
         return None
     try:
-        told = parse_json(path.read_text(encoding="utf-8"))
+        details = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise VitvizError(f"--classes {path.name} cannot be read as JSON ({type(error).__name__}).") from None
-    if not isinstance(told, dict | list):
+    if not isinstance(details, dict | list):
         raise VitvizError(
             f"--classes {path.name} holds neither a list of names nor an object from names to numbers or"
             " labels."
         )
-    return told
+    return details
 
 
 @program.command()
@@ -455,8 +455,8 @@ def checkpoints(
     ]
     fields = "name architecture source input_size parameters trained_on licence on_disk".split()
     if as_json:
-        told = [{name: getattr(row, name) for name in fields} for row in found]
-        print(json.dumps(told, indent=1, ensure_ascii=False))
+        details = [{name: getattr(row, name) for name in fields} for row in found]
+        print(json.dumps(details, indent=1, ensure_ascii=False))
         return
     for one in found:
         there = "on the hub, downloaded" if one.on_disk else "on the hub"

@@ -89,8 +89,8 @@ def token_components(
     traces = [traces] if isinstance(traces, Trace) else list(traces)
     shapes = {(trace.grid.rows, trace.grid.cols, trace.tokens[0].shape[1]) for trace in traces}
     if len(shapes) != 1:
-        told = "{} x {} patches {} numbers wide"
-        given = ", ".join(told.format(*one) for one in sorted(shapes))
+        details = "{} x {} patches {} numbers wide"
+        given = ", ".join(details.format(*one) for one in sorted(shapes))
         expected = "expected one or more traces with the same grid and width"
         raise VitvizError(f"Given traces of {given or 'no picture'}; {expected}.")
     patches = [patches_at(trace, layer, norm) for trace in traces]

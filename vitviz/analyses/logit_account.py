@@ -400,9 +400,9 @@ def check_balance(ledger: LogitTerms) -> None:
     allowed, deviation = TOLERANCE * largest, trace.deviation
     if deviation is not None and deviation.logits is not None:
         if deviation.gap is not None and not deviation.gap <= TOLERANCE:
-            told = {"found": f"{deviation.gap:.1e}", "allowed": f"{TOLERANCE:.0e}"}
-            raise UnsupportedModel(LocalizedText(IN_FLOAT32, checkpoint=trace.checkpoint, **told))
+            details = {"found": f"{deviation.gap:.1e}", "allowed": f"{TOLERANCE:.0e}"}
+            raise UnsupportedModel(LocalizedText(IN_FLOAT32, checkpoint=trace.checkpoint, **details))
         allowed = max(allowed, ROUNDING * deviation.logits)
     if not max(gap, within) <= allowed:
-        told = {"found": f"{max(gap, within) / largest:.1e}", "allowed": f"{allowed / largest:.0e}"}
-        raise UnsupportedModel(LocalizedText(AS_IT_IS, checkpoint=trace.checkpoint, **told))
+        details = {"found": f"{max(gap, within) / largest:.1e}", "allowed": f"{allowed / largest:.0e}"}
+        raise UnsupportedModel(LocalizedText(AS_IT_IS, checkpoint=trace.checkpoint, **details))

@@ -94,8 +94,8 @@ class Perturbation(NotebookChart, NotebookTable):
         for way, step in product(self.ways, range(len(self.steps))):
             each = zip(*(getattr(self, score)[way][step].tolist() for score in self.scores), strict=True)
             for draw, scores in enumerate(each, start=1):
-                told = dict(zip(self.scores, scores, strict=True))
-                found.append({"way": way, what: self.steps[step], "draw": draw, **told})
+                details = dict(zip(self.scores, scores, strict=True))
+                found.append({"way": way, what: self.steps[step], "draw": draw, **details})
         return found
 
 

@@ -103,7 +103,7 @@ class HeadsInWords(NotebookTable):
 
     def said(self) -> list[tuple[str, str, str]]:
         """Return the head (from 1), its deviation and its words as text, in descending order of variance."""
-        told = []
+        details = []
         for layer, head in np.ndindex(*self.variance.shape):
             pairs = zip(self.words[layer][head], self.shares[layer, head].tolist(), strict=False)
             best, noise = self.shares[layer, head, 0].item(), self.noise[layer, head, 0].item()
@@ -112,8 +112,8 @@ class HeadsInWords(NotebookTable):
             varies = self.variance[layer, head].item()
             words = words if best == best else "nothing: it writes the same for every picture"
             name = f"layer {self.layers[layer] + 1}, head {head + 1}"
-            told.append((varies, (name, f"{varies**0.5:.2g}", words)))
-        return [one for _, one in sorted(told, key=lambda pair: -pair[0])]
+            details.append((varies, (name, f"{varies**0.5:.2g}", words)))
+        return [one for _, one in sorted(details, key=lambda pair: -pair[0])]
 
 
 def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head feature"]:
@@ -213,8 +213,8 @@ def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most
             for values, into in zip(found, (shares, noise), strict=True):
                 into[layer, head, : len(values)] = values
     first = len(readout.layers) - layers
-    told = (torch.from_numpy(one) for one in (shares, noise, variance))
-    return HeadsInWords(tuple(range(first, first + layers)), tuple(map(tuple, words)), *told, spread.count)
+    details = (torch.from_numpy(one) for one in (shares, noise, variance))
+    return HeadsInWords(tuple(range(first, first + layers)), tuple(map(tuple, words)), *details, spread.count)
 
 
 def random_squares(words: int, feature: int, width: int) -> Float[np.ndarray, "list word axis"]:

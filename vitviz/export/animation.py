@@ -303,10 +303,10 @@ def layer_video(
     Raises:
         VitvizError: If the view has no layers to go over.
     """
-    told = layer_frames(view, settings, subject.about)
-    figures = [figure_of(each) for _, each in told]
+    details = layer_frames(view, settings, subject.about)
+    figures = [figure_of(each) for _, each in details]
     name = f"{figure_file_name(view, subject, settings, detail)}_over-layers"
-    return assemble_video(figures, [label for label, _ in told], name)
+    return assemble_video(figures, [label for label, _ in details], name)
 
 
 def assemble_video(figures: Sequence[Figure], labels: Sequence[str], name: str) -> Animation:
@@ -314,8 +314,8 @@ def assemble_video(figures: Sequence[Figure], labels: Sequence[str], name: str) 
     cancellation.check()
     specs = share_scales([figure.spec for figure in figures])
     frames = tuple(replace(figure, spec=spec) for figure, spec in zip(figures, specs, strict=True))
-    told = LocalizedText(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
-    caption = f"{figures[-1].caption}{translate(told, figures[-1].language)}\n"
+    details = LocalizedText(OF_A_FILM, count=len(frames), first=labels[0], last=labels[-1])
+    caption = f"{figures[-1].caption}{translate(details, figures[-1].language)}\n"
     return Animation(frames, tuple(labels), name, caption)
 
 

@@ -54,8 +54,8 @@ def _caption(
     titles = [panel.title for row in spec.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
     beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
-    told = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
-    size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **told)
+    details = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
+    size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **details)
     assumed = ", ".join(assumption.taken or assumption.name for assumption in checkpoint.assumed)
     without, chosen = "", _settings(view, subject, settings, say) or say("none")
     if trace is not None:  # patches count from 1, as in the figure and on the page
@@ -108,8 +108,8 @@ def _known(subject: ViewContext) -> str:
     if subject.inspector is None:
         return "–"
     one = subject.inspector.checkpoint
-    told = (one.architecture, one.trained_on, one.licence, one.paper)
-    return ", ".join(part for part in told if part) or "–"
+    details = (one.architecture, one.trained_on, one.licence, one.paper)
+    return ", ".join(part for part in details if part) or "–"
 
 
 def _dtype(view: View, subject: ViewContext) -> str:
@@ -250,8 +250,8 @@ class Figure:
         """
         if form in captions.FORMS:
             return self.caption_as(form).encode()
-        told = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
-        return import_mpl_module("page").render(self.spec, form, width, dpi, *told, cancellation.check)
+        details = (self.dark, self._say, self.language, self.title, self.caption.partition("\n")[0])
+        return import_mpl_module("page").render(self.spec, form, width, dpi, *details, cancellation.check)
 
     def save(self, path: str | Path, width: float | None = None, dpi: int = 300) -> Path:
         """Write a figure, and the caption next to it as .txt; return the path of the figure.
@@ -403,8 +403,8 @@ def view_contexts(
     from vitviz.traces.trace import Trace
 
     if of is not None and not isinstance(of, Trace):
-        told = type(of).__name__
-        raise VitvizError(f"Given {told}; expected a trace or a survey, such as inspector.trace(image).")
+        details = type(of).__name__
+        raise VitvizError(f"Given {details}; expected a trace or a survey, such as inspector.trace(image).")
     if found.needs is Needs.RUN and of is None:
         raise VitvizError(
             f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."

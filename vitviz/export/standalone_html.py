@@ -69,8 +69,8 @@ class StandaloneView(NotebookDisplay):
 
     def frame(self) -> str:
         """Return an iframe with the document, whose height adapts to the content."""
-        told = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
-        return f'<iframe {told} srcdoc="{html.escape(self.page)}"></iframe>'
+        details = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
+        return f'<iframe {details} srcdoc="{html.escape(self.page)}"></iframe>'
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the document to an HTML file."""
@@ -127,19 +127,19 @@ def standalone_view(
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
     upload, subject = image_addresses(subject, image)
     texts, domains, fixed = _choose_live(shown, subject, given, live, megabytes * 2**20, seconds)
-    told = {
+    details = {
         **figure_frame(subject, shown.slug), **view_declaration(shown, subject), "key": "cell",
         "scene": "cell"
     }  # fmt: skip
-    told |= {"files": [], "summary": shown.summary(subject)}
-    for one in told["controls"]:  # the controls start at the given settings
+    details |= {"files": [], "summary": shown.summary(subject)}
+    for one in details["controls"]:  # the controls start at the given settings
         text = texts[one["name"]]
         one["default"] = float(text) if one["kind"] in ("slider", "whole") else text
     strokes = subject.seen.retouched.text() if subject.seen else ""
     lead = [shown.words.what, shown.words.how]
     lead += [text_to_json(LocalizedText(RETOUCHED, what=strokes))] if strokes else []
     parts = {**upload, **_parts(shown, subject, texts, domains)}
-    data = {"value": told, "lead": lead, "fixed": fixed, "parts": parts}
+    data = {"value": details, "lead": lead, "fixed": fixed, "parts": parts}
     return StandaloneView(shown.slug, _page(shown.slug, data, language), fixed)
 
 
@@ -311,8 +311,8 @@ def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
     """Return an array as JSON with base64 data, shape and dtype; for an error, its message as `said`."""
     if isinstance(found, VitvizError):
         return {"said": text_to_json(message_of(found))}
-    told = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
-    return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **told}
+    details = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
+    return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **details}
 
 
 def _base64(data: bytes) -> str:

@@ -152,9 +152,9 @@ def video(
             changed = before and over and flicker(before.map, values)
             scale = over and over.scale and (over.scale.low, over.scale.high)
             answer, score = best[0] if best else (None, None)
-            told = {"probability": None, trace.quantity: score}
+            details = {"probability": None, trace.quantity: score}
             known = number, seconds, picture, trace, figure, values, scale, answer
-            before = VideoFrame(*known, flicker=changed, **told)
+            before = VideoFrame(*known, flicker=changed, **details)
             yield before
 
 

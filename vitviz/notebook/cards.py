@@ -77,11 +77,11 @@ def _facts(one: Checkpoint) -> list[tuple[str, Any]]:
     """Return table rows (name, value) of a checkpoint's known facts, such as its architecture."""
     size = f"{one.input_size[2]} × {one.input_size[1]} px" if one.input_size else None
     millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else None
-    told = (
+    details = (
         ("architecture", one.architecture), ("source", one.source), ("input", size), ("parameters", millions),
         ("trained on", one.trained_on), ("licence", one.licence), ("note", str(one.note)),
     )  # fmt: skip
-    return [(name, value) for name, value in told if value]
+    return [(name, value) for name, value in details if value]
 
 
 @html.register
@@ -99,9 +99,9 @@ def _list_card(listed: RecordList) -> str:
 @html.register
 def _classes_card(classes: Classes) -> str:
     """Return the card of class vectors: their number, width and score formula, and up to 36 labels."""
-    told = f"{len(classes.labels)} unit vectors of {classes.vectors.shape[1]} numbers"
-    told += f" for {classes.model}" if classes.model else ""
-    caption = f"{told}; a {classes.score} of {number(classes.scale)} × cosine + {number(classes.bias)}."
+    details = f"{len(classes.labels)} unit vectors of {classes.vectors.shape[1]} numbers"
+    details += f" for {classes.model}" if classes.model else ""
+    caption = f"{details}; a {classes.score} of {number(classes.scale)} × cosine + {number(classes.bias)}."
     rows = enumerate(classes.labels[: 3 * SHOWN])
     return card("Classes", table(("class", "label"), rows), caption=caption)
 
@@ -277,10 +277,10 @@ def _sufficient_edges_card(found: SufficientEdges) -> str:
 def _saliency_card(found: SaliencyMap) -> str:
     """Return the card of a saliency map: its unscaled values and how much of the answer they explain."""
     drawn = maps.map_card(found.map, "raw, before any scaling", diverging=found.signed)
-    told = f"Its numbers do not add up to the answer, {number(found.answer)}"
-    told = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else told
+    details = f"Its numbers do not add up to the answer, {number(found.answer)}"
+    details = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else details
     where = f", read at {found.at}" if found.at else ""
-    caption = f"A number a patch{where}. {told}. {found.convergence}".rstrip()
+    caption = f"A number a patch{where}. {details}. {found.convergence}".rstrip()
     return card(f"Map by {found.method}", drawn, caption=caption)
 
 
@@ -375,8 +375,8 @@ def _perturbation_card(found: Perturbation) -> str:
 
 def _notes_html(notes: Mapping[str, str]) -> str:
     """Return notes (name to reason) as small HTML paragraphs, escaped; '' without notes."""
-    told = ((maps.text(name), maps.text(reason)) for name, reason in notes.items())
-    return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in told)
+    details = ((maps.text(name), maps.text(reason)) for name, reason in notes.items())
+    return "".join(f"<p><small>{name}: {reason}</small></p>" for name, reason in details)
 
 
 def _with_error(mean: float, error: float, of_values: bool) -> str:

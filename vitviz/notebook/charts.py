@@ -119,8 +119,8 @@ def _lens(tensor: NamedTensor) -> charts.Chart:
     for number, colour in zip(np.argsort(-scores[-1], kind="stable"), charts.SEVERAL[:CLASSES], strict=False):
         known = number < len(what.labels)
         name = what.labels[number] if known else LocalizedText("class {number}", number=int(number))
-        told = {"told": ("{name}",), "also": {"name": [name] * len(depth)}, "of": {"depth": depth}}
-        series.append(charts.Series(depth, scores[:, number], name, colour, True, True, **told))
+        details = {"told": ("{name}",), "also": {"name": [name] * len(depth)}, "of": {"depth": depth}}
+        series.append(charts.Series(depth, scores[:, number], name, colour, True, True, **details))
     span = charts.range_with_margin(np.stack([line.y for line in series]), 0.06) if of_values else (0.0, 1.0)
     across, label = (depth[0] - 0.3, depth[-1] + 0.3), LocalizedText("Value" if of_values else "Probability")
     along = LocalizedText("layers applied")
@@ -195,8 +195,8 @@ def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
     means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
     series = []
     for (name, y), colour in zip(means.items(), charts.SEVERAL, strict=False):
-        told = {"told": ("{order}",), "also": {"order": [name] * len(x)}}
-        series.append(charts.Series(x, y, name, colour, line=True, dots=True, **told))
+        details = {"told": ("{order}",), "also": {"order": [name] * len(x)}}
+        series.append(charts.Series(x, y, name, colour, line=True, dots=True, **details))
     span = charts.range_with_margin(np.concatenate([line.y for line in series]), 0.08)
     sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
     return {"margins": charts.Chart(*sides[0], *sides[1], series=tuple(series), whole=False, unit="logits")}
@@ -239,13 +239,13 @@ def _curves(found: Perturbation, score: str) -> charts.Chart:
         band = tuple(np.clip(mean + side * error, *limits) for side in (-2, 2))
         each = zip(times * mean, 2 * times * error, strict=True)
         said = [charts.with_error(one, off, unit) for one, off in each]
-        told = {"said": said, "told": ("{way}", "{count}"), "also": {"way": [way] * len(x)}}
-        told["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
-        series.append(charts.Series(x, mean, way, colour, True, True, band, **told))
+        details = {"said": said, "told": ("{way}", "{count}"), "also": {"way": [way] * len(x)}}
+        details["also"]["count"] = [f"{one:g} {kind.counts}" for one in x]
+        series.append(charts.Series(x, mean, way, colour, True, True, band, **details))
     every = [end for line in series for end in line.band]
     span = charts.range_with_margin(np.concatenate(every), 0.06) if of_values and every else (0.0, 1.0)
-    told = {"class": found.label}
-    name = LocalizedText("value of {class}" if of_values else "probability of {class}", **told)
+    details = {"class": found.label}
+    name = LocalizedText("value of {class}" if of_values else "probability of {class}", **details)
     label = SCORES["kept"] if score == "kept" else name
     across = float(x.min()) - 0.02 * np.ptp(x), float(x.max()) + 0.02 * np.ptp(x)
     like = {"series": tuple(series), "whole": False, "percent": not of_values}

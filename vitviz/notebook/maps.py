@@ -87,8 +87,8 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
     middle = "<span>0</span>" if low < 0 < high and colours == "balance" else ""
     ends = f"<span>{number(low)}</span>{middle}<span>{number(high)}</span>"
     bar = image(ramp, f"colours from {number(low)} to {number(high)}", width)
-    told = f'<div class="vitviz-ends">{ends}</div><small>{text(said)}</small>'
-    return f'<div style="width:{width}px;max-width:100%">{bar}{told}</div>'
+    details = f'<div class="vitviz-ends">{ends}</div><small>{text(said)}</small>'
+    return f'<div style="width:{width}px;max-width:100%">{bar}{details}</div>'
 
 
 def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, str]:

@@ -47,8 +47,8 @@ class Limits:
         shrunk = (max(self.tokens - grid.prefix, 1) / (tokens - grid.prefix)) ** 0.5
         sides = zip(size, grid.patch, strict=True)
         tall, wide = (max(1, int(side * shrunk / patch)) * patch for side, patch in sides)
-        told = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
-        raise TooMuch(LocalizedText(TOO_MANY, height=height, width=width, tokens=tokens, **told))
+        details = {"name": inspector.checkpoint.name, "most": self.tokens, "tall": tall, "wide": wide}
+        raise TooMuch(LocalizedText(TOO_MANY, height=height, width=width, tokens=tokens, **details))
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
 
 def _own(host: str, shared: bool) -> bool:
     """True if the page serves only this machine."""
-    told = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
-    return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, told)))
+    details = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
+    return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, details)))
 
 
 def _names(listed: str) -> tuple[str, ...]:

@@ -66,5 +66,5 @@ class Effort:
         stages = {"decode": self.decode, "pass": self.forward, "statistics": self.statistics}
         failed = f"; {self.failed} did not fit into memory" if self.failed else ""
         speed = float(f"{self.images / seconds:.3g}")
-        told = ", ".join(f"{name} {value:.3g}" for name, value in stages.items())
-        return {"images_per_pass": f"{self.batch}{failed}", "images_per_second": speed, "seconds": told}
+        details = ", ".join(f"{name} {value:.3g}" for name, value in stages.items())
+        return {"images_per_pass": f"{self.batch}{failed}", "images_per_second": speed, "seconds": details}

@@ -113,8 +113,8 @@ class Boxes:
         for name in self._boxes:
             for key in {PurePosixPath(name).name, PurePosixPath(name).stem}:
                 self._by_last[key] = None if key in self._by_last else name  # ambiguous: matches neither
-        told = json.dumps(sorted(self._boxes.items()))
-        self.digest = hashlib.sha256(told.encode()).hexdigest()
+        details = json.dumps(sorted(self._boxes.items()))
+        self.digest = hashlib.sha256(details.encode()).hexdigest()
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Boxes:
@@ -131,12 +131,12 @@ class Boxes:
             names = (file.relative_to(path).with_suffix("").as_posix() for file in files)
             return cls(dict(zip(names, map(_voc_boxes, files), strict=True)))
         try:
-            told = parse_json(path.read_text(encoding="utf-8"))
+            details = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise VitvizError(f"{path.name} cannot be read ({type(error).__name__}); {EXPECTED}.") from None
-        if not isinstance(told, dict):
+        if not isinstance(details, dict):
             raise VitvizError(f"{path.name} holds no object; {EXPECTED}.")
-        return cls(told)
+        return cls(details)
 
     def of_picture(self, name: str) -> tuple[Box, ...]:
         """Return the boxes of an image in pixels of the upload; empty if the image is not listed."""

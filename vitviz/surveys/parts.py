@@ -208,9 +208,11 @@ def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
         )
     if other:
         pairs = ((name, str(before.get(name))[:80], str(now[name])[:80]) for name in other)
-        told = "; ".join(f"{name} was {quoted(then)} and is now {quoted(this)}" for name, then, this in pairs)
+        details = "; ".join(
+            f"{name} was {quoted(then)} and is now {quoted(this)}" for name, then, this in pairs
+        )
         advice = "Choose another folder for --out, or ask as before"
-        raise VitvizError(f"Another survey was begun in this folder: {told}. {advice}.")
+        raise VitvizError(f"Another survey was begun in this folder: {details}. {advice}.")
 
 
 RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -343,8 +343,8 @@ class Rows(_Table):
         fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in facts.items()]
         for name, none in self._none.items():
             kind = arrow.list_(arrow.float32(), none.size) if none.ndim else arrow.float32()
-            told = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, none.shape))}
-            fields.append(arrow.field(name, kind, metadata=told))
+            details = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, none.shape))}
+            fields.append(arrow.field(name, kind, metadata=details))
         return fields
 
 

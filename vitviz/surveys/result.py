@@ -105,9 +105,9 @@ class Survey(NotebookChart, NotebookTable):
         """Return an empty survey of an inspector, before the first image."""
         name = by.checkpoint.name
         outputs, head_type = int(getattr(by.model, "num_classes", 0)), by.head_type
-        told = {"labels": predictions_named(by.labels, outputs, head_type), "about": about}
+        details = {"labels": predictions_named(by.labels, outputs, head_type), "about": about}
         grid = by.grid(size)
-        return cls(name, grid, by.dtype, measures, **told, head_type=head_type, outputs=outputs)
+        return cls(name, grid, by.dtype, measures, **details, head_type=head_type, outputs=outputs)
 
     def grown(self, more: SurveyPart) -> Survey:
         """Return the survey extended by the images of a part."""

@@ -82,7 +82,7 @@ class Plan:
         inspector = measuring.inspector
         identity = inspector.checkpoint.identity
         meant = dict(classes) if hasattr(classes, "items") else None if classes is None else list(classes)
-        told = json.dumps(meant, sort_keys=True).encode()
+        details = json.dumps(meant, sort_keys=True).encode()
         return {
             "checkpoint": inspector.checkpoint.name, "checkpoint_sha256": identity.digest if identity else "",
             **({"given_classes_sha256": inspector.classes.digest} if inspector.classes else
@@ -91,7 +91,7 @@ class Plan:
             "measures": [getattr(one, "settings", one.name) for one in measuring.measures],
             "source": self.source.kind, "source_sha256": self.described.digest,
             "pictures_listed": self.described.count, "limit": self.limit, "seed": self.seed,
-            "classes_sha256": hashlib.sha256(told).hexdigest() if meant else "",
+            "classes_sha256": hashlib.sha256(details).hexdigest() if meant else "",
             "batch": measuring.batch.asked or SMALL, "part": self.part,
             "vitviz": __version__,  # works in a clone that is not installed, too
         }  # fmt: skip

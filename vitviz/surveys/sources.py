@@ -65,8 +65,8 @@ class SourceImage:
         for name in ("name", "label"):
             given = getattr(self, name)
             # keeps a LocalizedText
-            if isinstance(given, str) and (told := escape_unencodable(given)) != given:
-                object.__setattr__(self, name, told)
+            if isinstance(given, str) and (details := escape_unencodable(given)) != given:
+                object.__setattr__(self, name, details)
 
     @property
     def picture(self) -> Any:
@@ -354,10 +354,10 @@ def _label(known: str | int | None, ending: str, place: Slice) -> str | int | No
     if ending in (".cls", ".txt"):
         return place.read().decode("utf-8", "replace").strip() or None
     try:
-        told = json.loads(place.read()) if ending == ".json" else None
+        details = json.loads(place.read()) if ending == ".json" else None
     except ValueError:
         return known
-    label = told.get("label") if isinstance(told, dict) else known
+    label = details.get("label") if isinstance(details, dict) else known
     return label if isinstance(label, str | int) and not isinstance(label, bool) else None
 
 
@@ -378,18 +378,22 @@ class HubDataset:
         rows, image, label = self._columns()
         names = getattr(rows.features.get(label), "names", None) if label else None
         for number, row in enumerate(rows, start=1):
-            data, told = row[image]["bytes"], row[label] if label else None
-            told = names[told] if names and isinstance(told, int) and 0 <= told < len(names) else told
-            yield SourceImage(f"{self.split}/{row[image].get('path') or number}", data, told)
+            data, details = row[image]["bytes"], row[label] if label else None
+            details = (
+                names[details]
+                if names and isinstance(details, int) and 0 <= details < len(names)
+                else details
+            )
+            yield SourceImage(f"{self.split}/{row[image].get('path') or number}", data, details)
 
     def described(self) -> SourceSummary:
         """Return the number of images on the hub (0 if unknown) and the hash of name, split and revision."""
         rows = self._opened()
         checksums = sorted((rows.info.download_checksums or {}).items())
-        told = f"{self.name}:{self.split}:{rows.info.version}:{checksums}"
+        details = f"{self.name}:{self.split}:{rows.info.version}:{checksums}"
         counts = rows.info.splits or {}
         count = counts[self.split].num_examples if self.split in counts else 0
-        return SourceSummary(count, hashlib.sha256(told.encode()).hexdigest())
+        return SourceSummary(count, hashlib.sha256(details.encode()).hexdigest())
 
     def _columns(self) -> tuple[Any, str, str | None]:
         """Return the rows with undecoded images, the image column, and the label column or None.

@@ -103,8 +103,8 @@ class Classes(NotebookDisplay):
         if _ending(path) == ".npz":
             np.savez(path, vectors=self.vectors.numpy(), labels=np.array(self.labels), **about)
         else:
-            told = {"labels": json.dumps(self.labels), **{name: str(one) for name, one in about.items()}}
-            save_file({"vectors": self.vectors.contiguous()}, path, told)
+            details = {"labels": json.dumps(self.labels), **{name: str(one) for name, one in about.items()}}
+            save_file({"vectors": self.vectors.contiguous()}, path, details)
 
     @classmethod
     def load(cls, path: str | PathLike) -> Classes:

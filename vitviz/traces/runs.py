@@ -82,8 +82,8 @@ class Ablation(NotebookDisplay):
 
     def __repr__(self) -> str:
         usual = {one.name: one.default for one in fields(self)}
-        told = [f"{name}={value!r}" for name, value in vars(self).items() if value != usual[name]]
-        return f"Ablation({', '.join(told)})"
+        details = [f"{name}={value!r}" for name, value in vars(self).items() if value != usual[name]]
+        return f"Ablation({', '.join(details)})"
 
     def text(self) -> str:
         """Return the ablation as written in a link; "" for none.

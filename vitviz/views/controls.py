@@ -79,10 +79,10 @@ class Control:
 
     def to_json(self, about: ModelShape) -> dict[str, Any]:
         """Return the declaration for the page's script, with the model's bounds."""
-        told = {**vars(self), "kind": self.kind, "default": self.start(about)}
+        details = {**vars(self), "kind": self.kind, "default": self.start(about)}
         return {
             name: about.number(value) if name in ("minimum", "maximum") else value
-            for name, value in told.items()
+            for name, value in details.items()
         }
 
     def _refuse(self, text: str, expected: str) -> WrongSetting:
@@ -120,9 +120,9 @@ class Choice(Control):
 
     def to_json(self, about: ModelShape) -> dict[str, Any]:
         """Return the declaration for the page's script, with the options for this model."""
-        told = {**super().to_json(about), "options": self.known(about)}
-        del told["of_values"]
-        return told
+        details = {**super().to_json(about), "options": self.known(about)}
+        del details["of_values"]
+        return details
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ def ledger(passes: Passes) -> SaliencyMap:
     account, grid = attribution_of(passes.ledger(), passes.target), passes.trace.grid
     by_token = account.sources.sum(dim=(0, 1), dtype=torch.float64)
     prefix = by_token[: grid.prefix].sum().item()
-    told = (account.logit, "all layers", prefix, account.constants)
-    return SaliencyMap("ledger", account.patches, *told, adds_up=True)
+    details = (account.logit, "all layers", prefix, account.constants)
+    return SaliencyMap("ledger", account.patches, *details, adds_up=True)
 
 
 def leave_one_out(passes: Passes) -> SaliencyMap:

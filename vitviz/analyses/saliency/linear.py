@@ -48,8 +48,8 @@ def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
     """
     found = _read("frozen", passes, passes.frozen_gradients(), at)
     if not abs(found.unexplained) <= TOLERANCE * max(abs(found.answer), passes.trace.size):
-        told = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
-        raise UnsupportedModel(LocalizedText(UNBALANCED, checkpoint=passes.trace.checkpoint, **told))
+        details = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
+        raise UnsupportedModel(LocalizedText(UNBALANCED, checkpoint=passes.trace.checkpoint, **details))
     return found
 
 

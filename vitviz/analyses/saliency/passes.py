@@ -163,11 +163,11 @@ class SaliencyMap(NotebookChart):
         """Return the convergence of integrated gradients in one sentence; empty for other methods."""
         if self.steps is None:
             return ""
-        told = {"steps": self.steps, "gap": f"{abs(self.unexplained):.3g}"}
+        details = {"steps": self.steps, "gap": f"{abs(self.unexplained):.3g}"}
         if self.change is None:
-            return LocalizedText(STEPS_SET, **told)
-        told["change"] = f"{100 * self.change:.2g}"
-        return LocalizedText(CONVERGED if self.converged else NOT_CONVERGED, **told)
+            return LocalizedText(STEPS_SET, **details)
+        details["change"] = f"{100 * self.change:.2g}"
+        return LocalizedText(CONVERGED if self.converged else NOT_CONVERGED, **details)
 
     @property
     def nothing_positive(self) -> bool:

@@ -151,8 +151,8 @@ def render(
             artist.draw = _checking(artist.draw, check)
         file = io.BytesIO()
         file.write = _checking(file.write, check)  # writing a PNG of 20 million pixels takes seconds
-        told = _metadata(form, title, about)
-        figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=told)
+        details = _metadata(form, title, about)
+        figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=details)
     data = file.getvalue()
     return data if form != "svg" else re.sub(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b"", data)
 
@@ -218,9 +218,9 @@ class FrameRenderer:
     ):  # fmt: skip
         self._specs, self._ink, self._width = specs, DARK if dark else LIGHT, specs[0].width
         self._letters, self._say = fonts_for(language, say)
-        told = zip(specs, labels, strict=True)
+        details = zip(specs, labels, strict=True)
         asked = (self._width, self._letters, self._say)
-        self._layouts = align_layouts([lay_out(spec, *asked, label) for spec, label in told])
+        self._layouts = align_layouts([lay_out(spec, *asked, label) for spec, label in details])
         self._dpi = across / self._width * 25.4
         tall = self._layouts[0].height / 25.4 * self._dpi
         self.size = (across, 2 * int(np.ceil(tall / 2)))  # H.264 subsamples colour by two: sides must be even

@@ -139,8 +139,8 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
 
     def listen() -> None:
         for line in process.stderr:  # an error may precede a frame's entry on the line
-            for told in TOLD.findall(line):
-                times.put(map(int, told))
+            for details in TOLD.findall(line):
+                times.put(map(int, details))
             if WRONG.search(line):
                 wrong.set()
         times.put((-1, 0, 0, 1))
@@ -152,10 +152,10 @@ def _decoded(path: Path, name: str, form: str, glance: bool) -> Iterator[tuple[f
             while process.stdout.readline() == b"P6\n":
                 width, height = map(int, process.stdout.readline().split())
                 data = process.stdout.read(4 + 3 * width * height)[4:]  # after "255\n"
-                told, shown, units, parts = times.get()
+                details, shown, units, parts = times.get()
                 if len(data) < 3 * width * height:
                     continue  # read to the end
-                if told != number:
+                if details != number:
                     break
                 yield shown * units / parts, np.frombuffer(data, np.uint8).reshape(height, width, 3)
                 number += 1

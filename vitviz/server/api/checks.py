@@ -41,8 +41,8 @@ def step_json(service: AnalysisService, key: str, number: str, given: Mapping[st
     quick, place = bool(given.get("quick")), int(number) if number.isdecimal() and len(number) < 4 else number
     with service.work.sparing() if quick else nullcontext():
         step = service.checks.step(key, given.get("set", ""), place, quick)
-    told = [finding_json(finding, text_to_json) for finding in public(step.findings)]
-    return {"findings": told, "next": step.next, "images": step.images, "share": step.share}
+    details = [finding_json(finding, text_to_json) for finding in public(step.findings)]
+    return {"findings": details, "next": step.next, "images": step.images, "share": step.share}
 
 
 def file(service: AnalysisService, key: str, name: str, given: Mapping[str, str]) -> tuple[bytes, str]:

@@ -77,8 +77,8 @@ class Endpoints:
         """
         trace = self._subject(image, checkpoint).trace
         top = _top(trace, parse_whole(count, "count", 1, 100_000))
-        told = {"head_type": trace.head_type, "top": top, "input": list(trace.grid.pixels)}
-        return {**_origin(trace), **told, "grid": grid_json(trace.grid)}
+        details = {"head_type": trace.head_type, "top": top, "input": list(trace.grid.pixels)}
+        return {**_origin(trace), **details, "grid": grid_json(trace.grid)}
 
     def rollout(
         self, image: ImageInput, checkpoint: str = "", query: str = "auto",
@@ -102,8 +102,8 @@ class Endpoints:
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
         found = self._service.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
-        told = {"map": to_lists(found), "box": list(trace.view.box)}
-        return {**_origin(trace), **told, "grid": grid_json(trace.grid)}
+        details = {"map": to_lists(found), "box": list(trace.view.box)}
+        return {**_origin(trace), **details, "grid": grid_json(trace.grid)}
 
     def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
         """Return the mean attention distance of every head, in pixels of the model's input.
@@ -121,9 +121,9 @@ class Endpoints:
         measured = self._service.read(subject, lambda: shared_distances(subject))
         distance = measured.renormalised if renormalise else measured.distance
         uniform = analyses.uniform_distance(trace.grid, renormalise=renormalise)
-        told = {"distance": distance, "prefix_mass": measured.prefix_mass, "uniform": uniform}
-        told = {name: to_lists(values) for name, values in told.items()}
-        return {**_origin(trace), **told, "grid": grid_json(trace.grid)}
+        details = {"distance": distance, "prefix_mass": measured.prefix_mass, "uniform": uniform}
+        details = {name: to_lists(values) for name, values in details.items()}
+        return {**_origin(trace), **details, "grid": grid_json(trace.grid)}
 
     def patch_attention(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
@@ -162,8 +162,8 @@ class Endpoints:
         """
         inspector = self._inspector(checkpoint)
         components = attribution.embedding_filters(inspector, parse_whole(count, "count", 1, 100_000))
-        told = {"pictures": to_lists(components.pictures), "variance": to_lists(components.variance)}
-        return {"checkpoint": inspector.checkpoint.name, **told}
+        details = {"pictures": to_lists(components.pictures), "variance": to_lists(components.variance)}
+        return {"checkpoint": inspector.checkpoint.name, **details}
 
     def position_similarity(self, checkpoint: str = "", patch: int | None = None) -> dict:
         """Return cosines between the patches' position embeddings, at the checkpoint's own input size.
@@ -194,8 +194,8 @@ class Endpoints:
         count, ablation = parse_whole(count, "count", 1, 100_000), Ablation.parse(str(without))
         name = self._name(checkpoint)
         before, after = self._subject(image, name).trace, self._subject(image, name, ablation.text()).trace
-        told = {"before": _top(before, count), "after": _top(after, count)}
-        return {**_origin(after), "without": ablation.text(), **told}
+        details = {"before": _top(before, count), "after": _top(after, count)}
+        return {**_origin(after), "without": ablation.text(), **details}
 
     def lens(
         self, image: ImageInput, checkpoint: str = "", target: int = -1, form: Literal["now", "share"] = "now"
@@ -260,10 +260,10 @@ class Endpoints:
         found = self._service.read(subject, lambda: score.score_decomposition(view, subject, settings))
         (attributed, tokens), four = found, found[0].content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
-        told = {name: to_lists(getattr(attributed, name)) for name in names}
-        told |= {"writers": [_writer(writer) for writer in attributed.writers], "tokens": tokens}
-        told["content_position"] = None if four is None else to_lists(four)
-        return {**_origin(subject.trace), **told}
+        details = {name: to_lists(getattr(attributed, name)) for name in names}
+        details |= {"writers": [_writer(writer) for writer in attributed.writers], "tokens": tokens}
+        details["content_position"] = None if four is None else to_lists(four)
+        return {**_origin(subject.trace), **details}
 
     def figure(
         self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -318,8 +318,8 @@ class Endpoints:
         given = figures.settings_of(str(settings))
         made = videos.page_video(self._service, key, str(view), given, str(over), look)
         data = videos.encode_video(self._service, made, str(format), pixels, seconds)
-        told = self._told(key, view, f"{made.name}.{format}", made.caption, data)
-        return {**told, "frames": [str(label) for label in made.labels]}
+        details = self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        return {**details, "frames": [str(label) for label in made.labels]}
 
     def trial(
         self, image: ImageInput, checkpoint: str = "", target: str = "top",
@@ -350,13 +350,13 @@ class Endpoints:
         from vitviz.views.trial import compute
 
         score, found = settings["score"], view.results(subject, settings, alone=bool(settings["method"]))
-        told = compute.ranking_json(found, score)
+        details = compute.ranking_json(found, score)
         curves = {name: (curve.most[score], curve.least[score]) for name, curve in found.curves.items()}
         return {
             **_origin(subject.trace),
             "target": list(found.classes), "patches_as": found.patches_as, "shares": list(found.shares),
             "verdict": str(verdict_text(found, score)),
-            "chance": [*told["chance"], told["reach"]], "rows": told["rows"],
+            "chance": [*details["chance"], details["reach"]], "rows": details["rows"],
             "maps": {name: to_lists(saliency.map) for name, saliency in found.maps.items()},
             "curves": {name: dict(zip(("most", "least"), map(to_lists, sides), strict=True))
                        for name, sides in curves.items()},
@@ -508,10 +508,10 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     answer.__signature__, answer.__name__ = signature, view.slug
     answer.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict}
     described = (control for control in controls if control.name != "token")
-    told = [f"    {one.name}: {one.info or one.label or one.name}\n" for one in described]
+    details = [f"    {one.name}: {one.info or one.label or one.name}\n" for one in described]
     axes = {item.name: " x ".join(item.axes.split()) for item in items_exported}
     items = ", ".join(f"{item.name}: {axes[item.name]}, {item.description}" for item in items_exported)
-    args, returns = f"Args:\n{''.join(told)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
+    args, returns = f"Args:\n{''.join(details)}", f"Returns:\n    {{checkpoint, dtype, {items}; grid}}"
     answer.__doc__ = f"{view.words.what}\n\n{args}\n{returns}"
     return answer
 

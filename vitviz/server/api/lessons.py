@@ -74,8 +74,8 @@ class Lesson:
         before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
         if before == inspector.head_type or not inspector.model.num_classes:
             return None
-        told = {"before": before, "head_type": inspector.head_type}
-        return LocalizedText(OUTDATED, checkpoint=inspector.checkpoint.name, **told)
+        details = {"before": before, "head_type": inspector.head_type}
+        return LocalizedText(OUTDATED, checkpoint=inspector.checkpoint.name, **details)
 
 
 def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
@@ -108,8 +108,8 @@ def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
         each = [(f"{view.slug}-{file.name}", file.label) for view in VIEWS for file in view.export.files]
         files = "".join(f"{one:<27}{label}\n" for one, label in each)
         views = "".join(f"{v.title}: {left_out.get(v.slug) or v.words.what}\n\n" for v in VIEWS)
-        told = {"checkpoint": name, "files": files, "figures": figures, "views": views, **counted}
-        archive.writestr("README.txt", README.read_text(encoding="utf-8").format(**told))
+        details = {"checkpoint": name, "files": files, "figures": figures, "views": views, **counted}
+        archive.writestr("README.txt", README.read_text(encoding="utf-8").format(**details))
     return file.getvalue()
 
 

@@ -72,8 +72,8 @@ def _name(text: str) -> str | None:
 def link_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a session that the page's script needs for links and history."""
     names = "key checkpoint second second_key size without strokes picture scene".split()
-    told = {name: state.get(name, "") for name in names}
-    return {**told, "sample": state.get("sample"), "base": link_base()}
+    details = {name: state.get(name, "") for name in names}
+    return {**details, "sample": state.get("sample"), "base": link_base()}
 
 
 def link_base() -> str:

@@ -84,16 +84,16 @@ def _grouped() -> str:
 
 def _tab(view: View) -> list[Canvas]:
     """Build a view's tab; return its figures, of the first and of the second checkpoint."""
-    told = view.words
-    lead = translatable("## {title}\n\n{what}\n\n{how}", title=view.title, what=told.what, how=told.how)
+    details = view.words
+    lead = translatable("## {title}\n\n{what}\n\n{how}", title=view.title, what=details.what, how=details.how)
     with gr.Tab(translatable(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
         with gr.Row(elem_classes="vitviz-about"):
             gr.Markdown(lead, elem_classes="vitviz-lead")
             fold = translatable("Definition, source and limits")
             with gr.Accordion(fold, open=False, elem_classes="vitviz-fold"):
-                gr.Markdown(translatable(told.definition), **FORMULAS)
-                gr.Markdown(translatable("**Source.** {source}.", source=told.source))
-                caveat = translatable("**What it does not show.** {caveat}", caveat=told.caveat)
+                gr.Markdown(translatable(details.definition), **FORMULAS)
+                gr.Markdown(translatable("**Source.** {source}.", source=details.source))
+                caveat = translatable("**What it does not show.** {caveat}", caveat=details.caveat)
                 gr.Markdown(caveat, **FORMULAS)
         with gr.Row(equal_height=False, elem_classes="vitviz-figures"):
             first = Canvas(view.slug, elem_id=f"vitviz-{view.slug}", elem_classes="vitviz-first")

@@ -24,18 +24,18 @@ class Page(gr.Blocks):
         outputs = block_fn.outputs
         if len(outputs) == 1 or not isinstance(predictions, list) or len(predictions) != len(outputs):
             return await super().postprocess_data(block_fn, predictions, state)
-        told = [
+        details = [
             given if isinstance(given, dict) and (isinstance(block, _Static) or given == gr.skip()) else None
             for block, given in zip(outputs, predictions, strict=True)
         ]
-        others = [number for number, one in enumerate(told) if one is None or outputs[number].stateful]
+        others = [number for number, one in enumerate(details) if one is None or outputs[number].stateful]
         if others:
             fewer = copy(block_fn)
             fewer.outputs, given = [outputs[i] for i in others], [predictions[i] for i in others]
             made = await super().postprocess_data(fewer, given if len(given) > 1 else given[0], state)
             for number, one in zip(others, made, strict=True):
-                told[number] = one
-        return told
+                details[number] = one
+        return details
 
 
 class _Static(gr.HTML):

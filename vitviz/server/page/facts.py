@@ -107,8 +107,8 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
 def sample_row(chosen: str | None, checkpoint: str) -> dict[str, Any]:
     """Return the samples, the featured ones first: name, subject, and whether the prediction is wrong."""
     row = sorted(samples(), key=lambda one: (*FEATURED, one.name).index(one.name))
-    told = [[one.name, one.shows, checkpoint in one.mistaken_by] for one in row]
-    return {"samples": told, "featured": len(FEATURED), "chosen": chosen}
+    details = [[one.name, one.shows, checkpoint in one.mistaken_by] for one in row]
+    return {"samples": details, "featured": len(FEATURED), "chosen": chosen}
 
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
@@ -153,14 +153,14 @@ def editor_value(
     Contains the image and its edits, the predictions before and after, and the images that a region can be
     pasted onto: name, description, width, height.
     """
-    told = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
+    details = {"key": key, "picture": state["picture"], "size": list(subject.seen.upload)}
     answers = {"top": answer.get("top", [])[:3], "before": answer.get("before", []),
                "head_type": answer.get("head_type", "softmax")}  # fmt: skip
     grounds = [[sample.name, SHOWN[sample.shows], *_size(sample.name)] for sample in samples()]
     earlier = state["earlier"]
     if pictures.has(earlier) and not pictures.sample_of(earlier):
         grounds.append([earlier, EARLIER, *pictures.opened(earlier).size])
-    return {"strokes": state["strokes"], "grounds": grounds, **told, **answers}
+    return {"strokes": state["strokes"], "grounds": grounds, **details, **answers}
 
 
 @cache

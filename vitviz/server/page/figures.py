@@ -47,8 +47,8 @@ def figure_value(service: AnalysisService, key: str, view: View, soon: bool = Fa
         if subject.awaited and view.needs is not Needs.WEIGHTS:
             found |= {"items": {}}  # before a pass only items computed from the weights exist
         files = [[file.name, file.label] for file in view.export.files]
-        told = {"printable": is_printable(view), "files": files, "summary": service.summary(key, view)}
-        return {**frame, **found, **told}
+        details = {"printable": is_printable(view), "files": files, "summary": service.summary(key, view)}
+        return {**frame, **found, **details}
     except Exception as error:
         return {**frame, "message": error_json(error, f"The view {view.slug}")}
 

@@ -212,9 +212,9 @@ def run_answer(
             return answer()
     except Exception as error:
         status = 404 if isinstance(error, Unknown) else 422 if isinstance(error, VitvizError) else 500
-        told = error_json(error)
-        said = {"text": _short(told["text"]), "detail": _short(error_text(error))}
-        return JSONResponse({**told, **said}, status_code=status)
+        details = error_json(error)
+        said = {"text": _short(details["text"]), "detail": _short(error_text(error))}
+        return JSONResponse({**details, **said}, status_code=status)
 
 
 def _short(sentence: str) -> str:
@@ -380,5 +380,5 @@ def _frame_answer(service: AnalysisService, picture: str, keys: list[str], views
     size = [min(LARGEST, int(side / crop)) for side in subject.grid.pixels]
     answers = [facts.prediction_facts(service.subject(key)) if key else {} for key in keys]
     figures = {view.slug: figures_of(view, service, state) for view in views}
-    told = {"key": keys[0], "size": size, "answers": answers, "figures": figures}
-    return {**told, "picture": figure_frame(service, keys[0], "picture")}
+    details = {"key": keys[0], "size": size, "answers": answers, "figures": figures}
+    return {**details, "picture": figure_frame(service, keys[0], "picture")}

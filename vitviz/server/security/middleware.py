@@ -179,8 +179,8 @@ class SecurityMiddleware:
             if full:
                 await asyncio.to_thread(self._quota.make_room)
             if failed or (full and not begun):
-                told = (DISK_FULL, 507) if full else (NO_FORM, 400)
-                await _refusal(*told, scope)(scope, receive, send)
+                details = (DISK_FULL, 507) if full else (NO_FORM, 400)
+                await _refusal(*details, scope)(scope, receive, send)
 
     def _counted(self, scope, receive) -> Callable:
         """Return a receiver that counts an upload's bytes. Raises Refused if the visitor's queue is full."""

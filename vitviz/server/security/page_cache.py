@@ -68,10 +68,10 @@ class PageCache:
             if scope["path"] == "/":
                 first = f"<head><script>{i18n.language_script()}</script>{typefaces.preloads()}".encode()
                 body = with_link_preview(body.replace(b"<head>", first, 1), scope, self._root_path)
-            told = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
-            told.pop("content-length", None)
-            packed = Response(gzip.compress(body), headers={**told, "content-encoding": "gzip"})
-            self._made[which] = {True: packed, False: Response(body, headers=told)}
+            details = {**Headers(raw=start["headers"]), "vary": "accept-encoding"}
+            details.pop("content-length", None)
+            packed = Response(gzip.compress(body), headers={**details, "content-encoding": "gzip"})
+            self._made[which] = {True: packed, False: Response(body, headers=details)}
         answer = self._made[which]["gzip" in asked.get("accept-encoding", "")]
         await answer(scope, receive, send)
 

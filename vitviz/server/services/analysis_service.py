@@ -191,8 +191,8 @@ class AnalysisService:
         with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
         settings = settings_for_files(view, settings, subject.grid)
-        told = {f"setting_{name}": str(value) for name, value in settings.items()}
-        about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **told}
+        details = {f"setting_{name}": str(value) for name, value in settings.items()}
+        about = {"checkpoint": subject.checkpoint, "view": slug, "dtype": self.settings.dtype, **details}
         about["assumed"] = self.runs.assumed(self.runs.run(key)) if subject.survey is None else ""
         arrays.setdefault("prefix_tokens", np.asarray(subject.grid.prefix_names, dtype=str))
         described, file = {name: np.asarray(value) for name, value in about.items()}, io.BytesIO()

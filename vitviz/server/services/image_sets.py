@@ -98,8 +98,10 @@ class ImageSets:
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
         for place, answer, score in survey.answers:
             if place < SEEN:
-                told = () if answer is None else (survey.label_of(answer), round(score, 4), survey.head_type)
-                known[place] = [*told]
+                details = (
+                    () if answer is None else (survey.label_of(answer), round(score, 4), survey.head_type)
+                )
+                known[place] = [*details]
 
     def survey(self, key: str | None):
         """Return a survey; None if it was evicted or never existed."""

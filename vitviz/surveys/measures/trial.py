@@ -89,9 +89,9 @@ class FaithfulnessMeasure:
     def settings(self) -> str:
         """Return an identifier of all settings that affect the numbers, for the resumption of a survey."""
         boxes = self.boxes.digest if self.boxes else ""
-        told = repr((self.methods, self.protocols, boxes, self.label, self.saco, self.seed, self.shares))
-        told += f"Gauss-Legendre {self.steps}" * self._integrates
-        return f"trial {hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        details = repr((self.methods, self.protocols, boxes, self.label, self.saco, self.seed, self.shares))
+        details += f"Gauss-Legendre {self.steps}" * self._integrates
+        return f"trial {hashlib.sha256(details.encode()).hexdigest()[:16]}"
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -198,8 +198,8 @@ class FaithfulnessMeasure:
 
     def _seed_of(self, seen: MeasuredImage) -> int:
         """Return a seed derived from the pixels, independent of the source and the position in it."""
-        told = seen.trace.view.picture.tobytes() + str(self.seed).encode()
-        return int.from_bytes(hashlib.sha256(told).digest()[:4], "little") // 1000
+        details = seen.trace.view.picture.tobytes() + str(self.seed).encode()
+        return int.from_bytes(hashlib.sha256(details).digest()[:4], "little") // 1000
 
     def lines(self, values: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
         """Yield one dict per protocol and method for the long table, from the values of a `Row`."""
@@ -208,10 +208,10 @@ class FaithfulnessMeasure:
             return
         for i, protocol in enumerate(self.protocols):
             for j, method in enumerate(self.methods):
-                told: dict[str, Any] = {"method": method, "patches_as": protocol}
+                details: dict[str, Any] = {"method": method, "patches_as": protocol}
                 for k, score in enumerate(SCORES):
-                    told |= {f"{side}_{score}": float(own[side][i, j, k]) for side in ("most", "least")}
+                    details |= {f"{side}_{score}": float(own[side][i, j, k]) for side in ("most", "least")}
                 for name in ("alike", "hit", "energy"):
-                    told[name] = float(own[name][j]) if name in own else float("nan")
-                told["saco"] = float(own["saco"][i, j]) if "saco" in own else float("nan")
-                yield told
+                    details[name] = float(own[name][j]) if name in own else float("nan")
+                details["saco"] = float(own["saco"][i, j]) if "saco" in own else float("nan")
+                yield details

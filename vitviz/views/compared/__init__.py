@@ -185,8 +185,8 @@ class SimilarityView(View):
                 continue
             x = (blocks / len(blocks) if relative else blocks)[known]
             also = {"number": blocks[known], "checkpoint": [one.checkpoint] * len(x)}
-            told = (LocalizedText("block {number} of {checkpoint}"),)
-            like = {"line": True, "dots": True, "told": told, "also": also}
+            details = (LocalizedText("block {number} of {checkpoint}"),)
+            like = {"line": True, "dots": True, "told": details, "also": also}
             series.append(Series(x, values[known], one.checkpoint, colour, **like))
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
         most = max((float(one.y.max()) for one in series), default=0.0)
@@ -213,7 +213,7 @@ class SimilarityView(View):
             value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
             return LocalizedText("CKA similarity {value}", value=value) if np.isfinite(one) else none
 
-        told = (
+        details = (
             LocalizedText("{said}", said=np.vectorize(cell_text, otypes=[object])(values, error, sure)),
             LocalizedText(axis, name=down, value=[[row] for row in range(len(values))]),
             LocalizedText(axis, name=along, value=[cols]),
@@ -223,7 +223,7 @@ class SimilarityView(View):
             title = LocalizedText("Each depth compared with itself during training")
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("CKA similarity"))
         rows = tuple(map(str, range(len(values))))
-        return Matrix(values, scale, along, down, title, rows=rows, cols=cols, told=told)
+        return Matrix(values, scale, along, down, title, rows=rows, cols=cols, told=details)
 
     def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
         """Return the notes on the number of images, the standard error and empty squares."""

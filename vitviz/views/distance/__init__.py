@@ -122,9 +122,9 @@ def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:
 def _title(subject: ViewContext) -> LocalizedText:
     """Return the chart's title: the checkpoint and the number of images that are averaged."""
     count = 1 if subject.survey is None else subject.survey.images
-    told = {"checkpoint": subject.checkpoint, "count": count}
-    text = LocalizedText("{checkpoint}, mean of {count} images", **told)
-    return LocalizedText("{checkpoint}, one image", **told) if count == 1 else text
+    details = {"checkpoint": subject.checkpoint, "count": count}
+    text = LocalizedText("{checkpoint}, mean of {count} images", **details)
+    return LocalizedText("{checkpoint}, one image", **details) if count == 1 else text
 
 
 def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: Any) -> Chart:

@@ -98,13 +98,17 @@ def upstream_chart(view, subject, settings) -> Chart:
     said = {name: signed(float(value)) for name, value in parts.items()}
     shades = tuple(PALE[c] if one[0] == "mlp" else c for one, c in zip(names, colours, strict=True))
     also = {"name": [writer_name(*one) for one in names], "hint": hints}
-    told = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
-    told["told"] = (LocalizedText("{name}"), LocalizedText("{hint}"))
+    details = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
+    details["told"] = (LocalizedText("{name}"), LocalizedText("{hint}"))
     along = LocalizedText("patch, position, layers (heads; MLPs pale), biases")
     up = LocalizedText("Contribution to the {sum}", sum=sum_name(subject, settings))
     title = LocalizedText("{head}: upstream sources", head=writer_name("head", layer, head))
     ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))
-    like = {"bars": Bars(place, np.zeros(len(bars)), values, shades, **told), "ticks": ticks, "named": LEGEND}
+    like = {
+        "bars": Bars(place, np.zeros(len(bars)), values, shades, **details),
+        "ticks": ticks,
+        "named": LEGEND,
+    }
     like["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
     like["notes"] = (LocalizedText(HELD, sum=fixed(found.total), share=fixed(found.share), **said),)
     return Chart(along, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **like)
@@ -115,9 +119,11 @@ def lens_chart(view, subject, settings) -> Chart:
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
     names = [class_name(subject.trace, one) for one in compute.likeliest(subject)]
-    told = {"of": {"depth": depth}, "told": (LocalizedText("{name}"),)}
+    details = {"of": {"depth": depth}, "told": (LocalizedText("{name}"),)}
     series = tuple(
-        Series(depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **told)
+        Series(
+            depth, forming[:, i], name, SEVERAL[i], True, True, also={"name": [name] * len(depth)}, **details
+        )
         for i, name in enumerate(names)
     )
     along, across = LocalizedText("layers applied"), (0, len(forming) - 1)
@@ -143,11 +149,11 @@ def effects_chart(view, subject, settings) -> Chart:
     layer, *head = places.T + 1
     also = {"layer": layer, "share": [signed(one) for one in x]}
     own = () if heads else (LocalizedText("Layer {layer}, MLP"),)
-    told = (*own, LocalizedText("direct contribution {share}"))
+    details = (*own, LocalizedText("direct contribution {share}"))
     said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in y]
     of = {"layer": layer, "head": head[0]} if heads else {}
     named = LocalizedText("one head" if heads else "one MLP")
-    parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=told, also=also)
+    parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=details, also=also)
     along, up = LocalizedText("direct contribution, in logits"), LocalizedText("drop when ablated, in logits")
     title = LocalizedText("Direct contribution and drop when ablated")
     like = {"whole": False, "aspect": 0.78, "square": True}

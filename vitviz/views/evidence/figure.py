@@ -116,13 +116,15 @@ def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
         name = charts.sum_name(subject, settings)
     elif change:
         name = LocalizedText("Change of the difference of logits" if pair else "Change of the logit")
-    told = join_texts(name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": ")
+    details = join_texts(
+        name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": "
+    )
     if classes is None or change or settings["relative"] == "yes":
-        return told
+        return details
     rest = 0.0 if pair else classes.bias  # cancels in the difference of two classes
     cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")
     parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
-    return join_texts(told, join_texts(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
+    return join_texts(details, join_texts(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:

@@ -103,14 +103,14 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
         of = {"show": ["writers"] * len(some), "trail": [trails[step] for step in some]} if heads else {}
         hint = LocalizedText("Click to see its upstream sources") if heads else ""
         also = {"name": [step_name(step) for step in some], "hint": [hint] * len(some)}
-        told = (LocalizedText("{name}"), LocalizedText("{hint}"))
+        details = (LocalizedText("{name}"), LocalizedText("{hint}"))
         said = [signed(nodes[step]) for step in some]
-        series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=told, also=also))
+        series.append(Series(x, y, "", GREY, dots=True, of=of, said=said, told=details, also=also))
     last = LocalizedText("MLPs"), LocalizedText("biases")
     names = [LocalizedText("patch"), LocalizedText("position"), *map(str, rows[2:-2]), *last]
-    told = {"shown": paths.total - paths.left_out, "rest": paths.left_out, "total": paths.total}
+    details = {"shown": paths.total - paths.left_out, "rest": paths.left_out, "total": paths.total}
     bound = {"bound": fixed(math.ceil(100 * paths.bound) / 100, 2), "opened": str(paths.opened)}
-    sums = LocalizedText(SUMS, count=len(shown), **{name: signed(one) for name, one in told.items()})
+    sums = LocalizedText(SUMS, count=len(shown), **{name: signed(one) for name, one in details.items()})
     claim = LocalizedText(PROVEN if paths.proven else FOUND, **bound)
     like = {"notes": (sums, claim, LocalizedText(HELD)), "aspect": 0.78}
     like["ticks"] = tuple((float(one), str(one)) for one in range(1, about.layers + 1))

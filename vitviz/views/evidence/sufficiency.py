@@ -66,10 +66,10 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     edges = len(ranked_edges(subject, settings)[0])
     x = 100 * counts / edges
     also = {"count": [f"{one}" for one in counts], "edges": [f"{edges}"] * len(counts)}
-    told = {"told": (LocalizedText("{count} of {edges} edges kept"),), "also": also}
+    details = {"told": (LocalizedText("{count} of {edges} edges kept"),), "also": also}
 
     def line(y: np.ndarray, name: LocalizedText, colour: str, band: tuple | None = None) -> Series:
-        return Series(x, y, name, colour, True, True, band, said=list(map(signed, y)), **told)
+        return Series(x, y, name, colour, True, True, band, said=list(map(signed, y)), **details)
 
     by_share = line(found[0], LocalizedText("by largest contribution"), BLUE)
     band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
@@ -96,8 +96,8 @@ def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[Localized
     def percent(size: int) -> str:
         return fixed(100 * size / edges, 0)
 
-    told = {"count": str(smallest), "share": percent(smallest), "tried": str(len(counts))}
+    details = {"count": str(smallest), "share": percent(smallest), "tried": str(len(counts))}
     sizes = sorted(edges if size is None else size for size, _ in chance)
     first = " · ".join(f"{percent(size)} %" for size in sizes)
-    own = LocalizedText(PRESERVE, **told, stable=str(stable), part=percent(stable))
+    own = LocalizedText(PRESERVE, **details, stable=str(stable), part=percent(stable))
     return own, LocalizedText(CHANCE, chance=first), LocalizedText(UNTRIED)

@@ -83,10 +83,10 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
     keys = [".".join(map(str, one)) for one in names]
     bars = [f"heads.{one[1]}" if one[0] == "head" else key for one, key in zip(names, keys, strict=True)]
     also = {"name": [writer_name(*one) for one in names], "share": [signed(one) for one in shares]}
-    told = (LocalizedText("{name}"), *([LocalizedText("direct contribution {share}")] if valued else []))
+    details = (LocalizedText("{name}"), *([LocalizedText("direct contribution {share}")] if valued else []))
     said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in effects]
     of = {"writer": keys, "lit": bars}
-    like = {"dots": True, "of": of, "said": said, "told": told, "also": also}
+    like = {"dots": True, "of": of, "said": said, "told": details, "also": also}
     dots = Series(x, effects, LocalizedText("one source"), BLUE, **like)
     along = LocalizedText("direct contribution, in logits" if valued else "source layer")
     axes = along, LocalizedText("effect, in logits"), ends, ends if valued else diagonal_and_range(effects)[1]

@@ -135,7 +135,7 @@ class PerturbationsView(View):
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return the mean and band of every protocol at the points computed so far."""
         kind, score, known = settings["kind"], settings["score"], settings["known"]
-        told, grid = KINDS[kind], subject.grid
+        details, grid = KINDS[kind], subject.grid
         names, x = step_names(grid, kind), lazy.perturbation.step_values(grid, kind)
         answer, label = int(subject.trace.logits.argmax()), likeliest_classes(subject.trace, 1)[0]["name"]
         of_values = subject.trace.head_type == "value"
@@ -143,8 +143,8 @@ class PerturbationsView(View):
         of = LocalizedText("samples that keep the prediction") if score == "kept" else of
         done = [change_text(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
-        if told.over:
-            notes.append(LocalizedText(told.over, count=len(draw_names(subject, kind))))
+        if details.over:
+            notes.append(LocalizedText(details.over, count=len(draw_names(subject, kind))))
         for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
             found = [_answers(subject, way, step) for step in range(min(known, len(x)))]
             refused = next((one for one in found if isinstance(one, str)), None)
@@ -178,7 +178,7 @@ class PerturbationsView(View):
         like = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
         every = np.concatenate([np.zeros(0), *(end for one in series for end in one.band)])
         up = range_with_margin(every, 0.06) if of_values and len(every) else (0.0, 1.0)
-        return Chart(LocalizedText(told.along), of, across, up, title, tuple(series), **like)
+        return Chart(LocalizedText(details.along), of, across, up, title, tuple(series), **like)
 
 
 def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
@@ -214,8 +214,8 @@ def change_text(grid: Grid, kind: str, step: int) -> LocalizedText:
     if step == 0:
         return LocalizedText("the whole image")
     count, patches = int(lazy.perturbation.step_sizes(grid, kind)[step]), grid.patches
-    told = {"share": lazy.perturbation.step_values(grid, kind)[step], "count": count, "patches": patches}
-    return LocalizedText(KINDS[kind].done, side=round((patches / count) ** 0.5), **told)
+    details = {"share": lazy.perturbation.step_values(grid, kind)[step], "count": count, "patches": patches}
+    return LocalizedText(KINDS[kind].done, side=round((patches / count) ** 0.5), **details)
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:

@@ -119,19 +119,19 @@ def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     scale = Scale("balance", -most, most, LocalizedText("Contribution to the score: negative, positive"))
     title = LocalizedText("Sources of query and key")
     along, down = LocalizedText("source of the key"), LocalizedText("source of the query")
-    told = (
+    details = (
         LocalizedText("{value}", value=table(values, fixed)),
         LocalizedText("query: {writer}", writer=[[one] for one in who]),
         LocalizedText("key: {writer}", writer=[who]),
     )
-    like = {"told": told, "question": str(question)}
+    like = {"told": details, "question": str(question)}
     return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
 
 
 def spec(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
     """Return the attention map with the matrix of sources beside it."""
-    told = score_panel(view, subject, settings)
-    if "matrix" not in told:
-        return FigureSpec(((main,),), told["notes"], width=NARROW)
-    asked = join_texts(*(one for _, one in told["slots"]))
-    return FigureSpec(((main, told["matrix"]),), (asked, told["above"], *told["notes"]), width=WIDE)
+    details = score_panel(view, subject, settings)
+    if "matrix" not in details:
+        return FigureSpec(((main,),), details["notes"], width=NARROW)
+    asked = join_texts(*(one for _, one in details["slots"]))
+    return FigureSpec(((main, details["matrix"]),), (asked, details["above"], *details["notes"]), width=WIDE)

@@ -107,8 +107,8 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
 def _patch_count_text(grid: Grid) -> str:
     """Return the text with the numbers of patches and tokens."""
     whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
-    told = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
+    details = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
     if not grid.prefix:
-        return LocalizedText("{sum} patches of {height} × {width} pixels: {tokens} tokens", **told)
+        return LocalizedText("{sum} patches of {height} × {width} pixels: {tokens} tokens", **details)
     names = prefix_name(grid.prefix_names[0]) if grid.prefix == 1 else ", ".join(grid.prefix_names)
-    return LocalizedText(MORE, prefix=grid.prefix, names=names, **told)
+    return LocalizedText(MORE, prefix=grid.prefix, names=names, **details)

@@ -96,8 +96,8 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     grid = subject.grid
     similarity = np.asarray(view.item(subject, "similarity", settings), np.float32)
     each = similarity.reshape(grid.patches, grid.rows, grid.cols)
-    told = view.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
-    scale = Scale("viridis", told["minimum"], told["maximum"], LocalizedText("Cosine similarity"))
+    details = view.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
+    scale = Scale("viridis", details["minimum"], details["maximum"], LocalizedText("Cosine similarity"))
     if settings["form"] == "matrix":
         said = LocalizedText("Input patch number")
         main = Matrix(similarity, scale, said, said, step=grid.cols)

@@ -201,5 +201,5 @@ def _share(subject, settings, values: np.ndarray) -> str:
         return LocalizedText("All attention on patches: {share}.", share=f"{share:.3g}")
     tokens = LocalizedText("the prefix tokens ({names})", names=join_texts(*map(prefix_name, names), by=", "))
     tokens = LocalizedText("the {name} token", name=names[0]) if len(names) == 1 else tokens
-    told = {"share": f"{share:.2f}", "tokens": tokens}
-    return LocalizedText("Attention: {share} on patches, the rest on {tokens}.", **told)
+    details = {"share": f"{share:.2f}", "tokens": tokens}
+    return LocalizedText("Attention: {share} on patches, the rest on {tokens}.", **details)

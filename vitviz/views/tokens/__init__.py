@@ -170,8 +170,8 @@ class RepresentationsView(View):
 
         "whole" is True if the input has few enough tokens to send the cosines of all pairs.
         """
-        told = [[one.name, one.title] for one in samples()]
-        return {"whole": subject.grid.tokens <= WHOLE, "samples": told}
+        details = [[one.name, one.title] for one in samples()]
+        return {"whole": subject.grid.tokens <= WHOLE, "samples": details}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
         """Return an item by name: cosines, components, colours, norms, attention or JSON bytes.
@@ -219,10 +219,10 @@ class RepresentationsView(View):
         counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
         middle, across = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
         between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
-        told = {"told": (LocalizedText("{name}: {value}"),)}
-        told["also"] = {"name": [across] * BINS, "value": between}
+        details = {"told": (LocalizedText("{name}: {value}"),)}
+        details["also"] = {"name": [across] * BINS, "value": between}
         wide = 0.9 * float(edges[1] - edges[0])
-        bars = Bars(middle, np.zeros(BINS), counts.astype(float), (BLUE,) * BINS, wide, **told)
+        bars = Bars(middle, np.zeros(BINS), counts.astype(float), (BLUE,) * BINS, wide, **details)
         levels = []
         for one, prefix in zip(norms, grid.prefix_names[:FEW], strict=False):
             name = LocalizedText("{name}: {value}", name=prefix_name(prefix), value=number(one))
@@ -268,12 +268,14 @@ def _entropy_matrix(view, subject, settings) -> Matrix:
         high = float(np.log(tokens))
         label = LocalizedText("Entropy in nats; uniform attention has {most}", most=number(high))
     counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
-    told = [_cell_names(nats), LocalizedText("{count} effective tokens, entropy {value} nats", **counted)]
+    details = [_cell_names(nats), LocalizedText("{count} effective tokens, entropy {value} nats", **counted)]
     for token, one in enumerate(own[:2]):
         like = {"token": token_name(subject.grid, token), "value": table(one, number)}
-        told.append(LocalizedText("{token} as the query: {value} nats", **like))
+        details.append(LocalizedText("{token} as the query: {value} nats", **like))
     scale, column = Scale("viridis", low, high, label), max(settings["depth"], 1) - 1
-    return Matrix(np.exp(nats) if looked else nats, scale, BLOCK, HEAD, text, told=tuple(told), column=column)
+    return Matrix(
+        np.exp(nats) if looked else nats, scale, BLOCK, HEAD, text, told=tuple(details), column=column
+    )
 
 
 def _head_similarity_matrix(view, subject, settings) -> Matrix:
@@ -299,10 +301,10 @@ def _sink_matrix(view, subject, settings) -> Matrix:
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
     even = LocalizedText("uniform: {even}", even=f"{number(100 / subject.grid.tokens)} %")
-    told = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
+    details = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
     label = LocalizedText("Largest fraction of attention on one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
-    return Matrix(shares, scale, BLOCK, HEAD, told=told, column=column)
+    return Matrix(shares, scale, BLOCK, HEAD, told=details, column=column)
 
 
 def _cell_names(values: np.ndarray) -> LocalizedText:

@@ -54,8 +54,8 @@ def basis_members(subject: ViewContext, settings: Settings) -> list[ViewContext]
         found = [subject]
     for one in found:
         if _depths_and_width(one) != _depths_and_width(subject):
-            told = {"checkpoint": subject.checkpoint, "own": _shape_text(subject)}
-            raise WrongSetting(LocalizedText(APART, **told, other=one.checkpoint, others=_shape_text(one)))
+            details = {"checkpoint": subject.checkpoint, "own": _shape_text(subject)}
+            raise WrongSetting(LocalizedText(APART, **details, other=one.checkpoint, others=_shape_text(one)))
     return found
 
 

@@ -125,12 +125,12 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     title = join_texts(LocalizedText("Norms"), _caption(settings))
     values = patches.reshape(grid.rows, grid.cols)
     main = map_over_image(subject, asked, values, scale, title, marks, settings["opacity"])
-    told = {"median": number(median), "mad": number(mad), "limit": number(limit)}
-    told |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
-    notes = [LocalizedText(LIMIT, **told)]
+    details = {"median": number(median), "mad": number(mad), "limit": number(limit)}
+    details |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
+    notes = [LocalizedText(LIMIT, **details)]
     if 0 < grid.prefix <= 4:
-        told = [(_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix)]
-        named = (LocalizedText("{name}: {value}", name=name, value=value) for name, value in told)
+        details = [(_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix)]
+        named = (LocalizedText("{name}: {value}", name=name, value=value) for name, value in details)
         notes.append(join_texts(*named))
     if not asked.detail:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)

@@ -248,11 +248,11 @@ def _probabilities(f: Facts) -> Step:
 
 def _sum_by_hand(f: Facts) -> Step:
     """Return step 11: the logit as a sum of contributions, or the reason against it."""
-    *told, attempt = TEXTS["sum"]
+    *details, attempt = TEXTS["sum"]
     formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
     shapes = ("{layers} layers × {heads} heads: {together} contributions",)
     title = "The logit as a sum of contributions"
-    return _where_accounted(Step("sum", title, tuple(told), attempt, formulas, shapes), f)
+    return _where_accounted(Step("sum", title, tuple(details), attempt, formulas, shapes), f)
 
 
 def _head_ablated(f: Facts) -> Step:
@@ -260,9 +260,9 @@ def _head_ablated(f: Facts) -> Step:
 
     If the logit has no exact decomposition, the step gives the reason.
     """
-    *told, attempt = TEXTS["head ablated"]
+    *details, attempt = TEXTS["head ablated"]
     shapes = ("1 of {together} heads replaced",)
-    return _where_accounted(Step("without", "One head ablated", tuple(told), attempt, shapes=shapes), f)
+    return _where_accounted(Step("without", "One head ablated", tuple(details), attempt, shapes=shapes), f)
 
 
 def _one_path(f: Facts) -> Step:
@@ -270,10 +270,12 @@ def _one_path(f: Facts) -> Step:
 
     If the logit has no exact decomposition, the step gives the reason.
     """
-    *told, attempt = TEXTS["path"]
+    *details, attempt = TEXTS["path"]
     formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
     shapes = ("Per source: {tokens} tokens × {width} numbers",)
-    return _where_accounted(Step("path", "One path followed back", tuple(told), attempt, formulas, shapes), f)
+    return _where_accounted(
+        Step("path", "One path followed back", tuple(details), attempt, formulas, shapes), f
+    )
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:
@@ -281,5 +283,5 @@ def _where_accounted(step: Step, f: Facts) -> Step:
     if f.classes and f.accounted:
         return step
     no_classifier, another, no_account, elsewhere = _keyed("no account").values()
-    told, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
-    return Step(step.name, step.title, (told,), attempt)
+    details, attempt = (no_account, elsewhere) if f.classes else (no_classifier, another)
+    return Step(step.name, step.title, (details,), attempt)

@@ -128,7 +128,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
     """Return the lines in five colours, first solid, then dashed, dotted and both; controls are grey."""
     styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
     grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
-    told = (LocalizedText("{method}"), SIDES[side][1], LocalizedText("{whole}"))
+    details = (LocalizedText("{method}"), SIDES[side][1], LocalizedText("{whole}"))
     for name in names:
         y = getattr(trial.curves[name], side)[score].numpy()
         colour, dash = grey[name] if name in CONTROLS else next(styles)
@@ -137,7 +137,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
         more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
         more["whole"] = [LocalizedText("the whole image"), *[""] * (len(x) - 1)]
         thick = 0.7 if name == held else 0.35
-        line = Series(x, y, title, colour, True, False, band, dash, thick, told=told, also=more, key=name)
+        line = Series(x, y, title, colour, True, False, band, dash, thick, told=details, also=more, key=name)
         found.append(line)
     return tuple(found)
 
@@ -146,11 +146,11 @@ def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
     """Return the name of the metric with its class, or with one class rather than another."""
     if settings["score"] == "kept":
         return LocalizedText("Prediction kept")
-    told = {"class": target_name(subject, settings["target"])}
+    details = {"class": target_name(subject, settings["target"])}
     if settings["score"] != "logit":
-        return LocalizedText("probability of {class}", **told)
+        return LocalizedText("probability of {class}", **details)
     of_values = subject.about.head_type == "value"
-    return LocalizedText("value of {class}" if of_values else "logit of {class}", **told)
+    return LocalizedText("value of {class}" if of_values else "logit of {class}", **details)
 
 
 def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
@@ -200,10 +200,10 @@ def correlation_matrix(trial: Faithfulness, score: str, beside: RankingColumn | 
         notes += (LocalizedText(LAST, **{"class": other}),)
     said = table(values, lambda one: "–" if np.isnan(one) else fixed(one, 2))
     said = [[col and one for one, col in zip(row, whose, strict=True)] for row in said]
-    told = tuple(LocalizedText("{line}", line=line) for line in (said, [[one] for one in titles], [whose]))
+    details = tuple(LocalizedText("{line}", line=line) for line in (said, [[one] for one in titles], [whose]))
     scale = Scale("balance", -1.0, 1.0, LocalizedText("Agreement"))
     title = LocalizedText("Rank correlations of the maps.")
-    like = {"told": told, "notes": notes, "unscaled": True}
+    like = {"told": details, "notes": notes, "unscaled": True}
     return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
 
 

@@ -139,12 +139,12 @@ def _standing(rows, score: str) -> TextTable:
         mean, error = (_value(row[one], score) for one in (name, f"{name}_error"))
         return mean if error == "–" else f"{mean} ± {error}"
 
-    told = []
+    details = []
     for row in rows:
         numbers = [both(row, "most"), both(row, "least"), _value(row["gap"], score)]
         numbers.append("–" if math.isnan(row["alike"]) else fixed(row["alike"], 2))
-        told.append((str(row["rank"]), _method_title(row["method"], row["beats_chance"]), *numbers))
-    return TextTable((*_headings(score), LocalizedText("Two classes")), tuple(told), 1)
+        details.append((str(row["rank"]), _method_title(row["method"], row["beats_chance"]), *numbers))
+    return TextTable((*_headings(score), LocalizedText("Two classes")), tuple(details), 1)
 
 
 def _headings(score: str) -> tuple[str, ...]:

@@ -41,11 +41,11 @@ def lead_chart(survey: Any, settings: Settings) -> Chart:
     reach = 2 * times * np.nan_to_num([row["ahead_error"] for row in rows])
     y = np.arange(last, 0, -1.0)
     dots, lines = [], []
-    told = (
+    details = (
         (LocalizedText("significantly better than random"), BLUE, True),
         (LocalizedText("not significantly better than random"), GREY, False),
     )
-    for name, colour, beats in told:
+    for name, colour, beats in details:
         own = np.array([row["beats_chance"] is beats for row in rows])
         if own.any():
             said = [with_error(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
