@@ -163,15 +163,17 @@ def survey(
         # one line per update when stderr is a file
         ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)
         with progress_bar(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
-            found = vitviz.survey(source, inspector, measures, out=out, classes=meant, progress=tell, **asked)
+            result = vitviz.survey(
+                source, inspector, measures, out=out, classes=meant, progress=tell, **asked
+            )
     except KeyboardInterrupt:
         print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
-        print(json.dumps(summary_of(found), indent=1, ensure_ascii=False))
+        print(json.dumps(summary_of(result), indent=1, ensure_ascii=False))
         return
-    left_out = f"; {found.left_out} could not be read: see skipped.csv" if found.left_out else ""
-    print(f"{found.images} pictures{left_out}. {out / 'report.html'}")
+    left_out = f"; {result.left_out} could not be read: see skipped.csv" if result.left_out else ""
+    print(f"{result.images} pictures{left_out}. {out / 'report.html'}")
 
 
 def _measures(
@@ -311,14 +313,14 @@ def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
 
     Raises VitvizError for text without "=" and for a name that is a parameter of `taken_by`.
     """
-    found = {}
+    result = {}
     for text in given or ():
-        name, sign, found[name] = text.partition("=")
+        name, sign, result[name] = text.partition("=")
         if not sign or name in inspect.signature(taken_by).parameters:
             raise VitvizError(
                 f"Given --set {text}; expected name=value with a view's setting, such as --set fusion=max."
             )
-    return found
+    return result
 
 
 def _photo(picture: str):
@@ -448,23 +450,23 @@ def checkpoints(
     """
     from vitviz import engine
 
-    found = [
+    result = [
         checkpoint
         for checkpoint in engine.checkpoints(weights)
         if search.lower() in checkpoint.name.lower() and (checkpoint.on_disk or not here)
     ]
     fields = "name architecture source input_size parameters trained_on licence on_disk".split()
     if as_json:
-        details = [{name: getattr(row, name) for name in fields} for row in found]
+        details = [{name: getattr(row, name) for name in fields} for row in result]
         print(json.dumps(details, indent=1, ensure_ascii=False))
         return
-    for one in found:
+    for one in result:
         there = "on the hub, downloaded" if one.on_disk else "on the hub"
         place = there if one.source == "hub" else one.source
         size = f"{one.input_size[1]} x {one.input_size[2]}" if one.input_size else ""
         millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
         print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
-    if not found:
+    if not result:
         print(f"No checkpoint's name holds {quoted(search)}." if search else "There are no checkpoints.")
 
 

@@ -156,7 +156,7 @@ def test_unsuitable_or_missing_vectors_are_rejected(service, weights):
     name_with = service.checkpoints.vectors.name_with
     for changes, message in (
         ({"vectors": np.ones((2, 7))}, "vectors have 7 numbers, but my-clip embeds an image in 24"),
-        ({"model": "another"}, "classes of another for my-clip"),
+        ({"model": "another"}, "made with another, not with my-clip"),
     ):
         name = name_with("my-clip", npz_bytes(**changes), "mine.npz")
         with pytest.raises(VitvizError, match=message):

@@ -72,7 +72,7 @@ def grams_of(traces: Sequence[Trace] | TraceBatch, pictures: Sequence[str]) -> G
     if len(traces) < LEAST or len(traces) != len(pictures):
         expected = f"expected as many of each, at least {LEAST}: with fewer there is no unbiased estimate"
         raise VitvizError(f"Given {len(traces)} traces and {len(pictures)} names of pictures; {expected}.")
-    found: dict[str, list[Tensor]] = {}
+    result: dict[str, list[Tensor]] = {}
     if isinstance(traces, TraceBatch):
         grid, layers = traces.grid, traces.tokens
     else:
@@ -86,8 +86,8 @@ def grams_of(traces: Sequence[Trace] | TraceBatch, pictures: Sequence[str]) -> G
             centred = features - features.mean(dim=0)
             same = centred.abs().max() <= _SAME * features.abs().max()
             centred = centred.masked_fill(same, 0)
-            found.setdefault(name, []).append(centred @ centred.mT)
-    return Grams(tuple(pictures), {name: torch.stack(grams).cpu() for name, grams in found.items()})
+            result.setdefault(name, []).append(centred @ centred.mT)
+    return Grams(tuple(pictures), {name: torch.stack(grams).cpu() for name, grams in result.items()})
 
 
 def hsic(

@@ -122,8 +122,8 @@ def fit_basis(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     centred = every - every.mean(dim=0)
     # The smaller of the two Gram matrices has the same eigenvalues, and its eigenvectors give the directions.
     # Where nothing varies, any direction is valid.
-    values, found = torch.linalg.eigh(centred @ centred.mT)
-    directions = torch.linalg.qr(centred.mT @ found.flip(1)[:, :count]).Q.mT
+    values, result = torch.linalg.eigh(centred @ centred.mT)
+    directions = torch.linalg.qr(centred.mT @ result.flip(1)[:, :count]).Q.mT
     return _basis(every.mean(dim=0), directions, values.flip(0)[:count], centred.square().sum(), number)
 
 
@@ -144,8 +144,8 @@ class Scatter:
 
     def basis(self, count: int = 3) -> Basis:
         """Return the first `count` principal directions, as `basis_of`."""
-        values, found = torch.linalg.eigh(self.products)
-        directions, whole = found.mT.flip(0)[:count], self.products.trace()
+        values, result = torch.linalg.eigh(self.products)
+        directions, whole = result.mT.flip(0)[:count], self.products.trace()
         return _basis(self.mean, directions, values.flip(0)[:count], whole, self.count)
 
 

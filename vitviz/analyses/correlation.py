@@ -38,8 +38,8 @@ def spearman(one: Float[Tensor, "*shape"], other: Float[Tensor, "*shape"]) -> fl
     >>> spearman(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([9.0, 4.0, 1.0]))
     -1.0
     """
-    found = pearson(*(ranks(values.double().flatten()) for values in (one, other)))
-    return found if found == found else None
+    result = pearson(*(ranks(values.double().flatten()) for values in (one, other)))
+    return result if result == result else None
 
 
 def agreement(maps: dict[str, Float[Tensor, "row col"]]) -> dict[tuple[str, str], float | None]:

@@ -208,10 +208,12 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActi
     if not 1 <= count <= tokens.numel():
         raise VitvizError(f"Given count={quoted(count)}; expected from 1 to {tokens.numel()} numbers.")
     flat = tokens.flatten()
-    found = flat.abs().topk(count).indices
+    result = flat.abs().topk(count).indices
     # torch's quantile has this size limit
     typical = flat.abs().double().quantile(0.5) if len(flat) < 2**24 else flat.abs().median()
-    return LargestActivations(flat[found], found // tokens.shape[1], found % tokens.shape[1], float(typical))
+    return LargestActivations(
+        flat[result], result // tokens.shape[1], result % tokens.shape[1], float(typical)
+    )
 
 
 @dataclass(frozen=True)
@@ -247,13 +249,13 @@ def skip_ratios(trace: Trace | TraceBatch, projections: Sequence[Projection]) ->
             f"{trace.checkpoint}: the ratio of skip and branch is not applicable, because a gate"
             " stands between its heads and the projection, and its values are not recorded for every token."
         )
-    found, handed = [], "... head token dim -> ... token (head dim)"
+    result, handed = [], "... head token dim -> ... token (head dim)"
     blocks = zip(trace.tokens[:-1], trace.tokens[1:], trace.layers, projections, strict=True)
     for entering, leaving, layer, projection in blocks:
         entering, leaving = entering.double(), leaving.double()
         between = entering + projection(rearrange(by_images(Attention.output, layer).double(), handed))
         skips, branches = (entering, between), (between - entering, leaving - between)
         pairs = zip(skips, branches, strict=True)
-        found.append(torch.stack([skip.norm(dim=-1) / branch.norm(dim=-1) for skip, branch in pairs]))
-    attention, mlp = torch.stack(found, dim=-2)
+        result.append(torch.stack([skip.norm(dim=-1) / branch.norm(dim=-1) for skip, branch in pairs]))
+    attention, mlp = torch.stack(result, dim=-2)
     return SkipRatios(attention, mlp)

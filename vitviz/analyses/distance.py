@@ -91,8 +91,8 @@ def distances(trace: Trace | TraceBatch) -> Distances:
     """
     lengths, prefix = token_distances(trace), trace.grid.prefix
     if lengths.is_cpu and isinstance(trace, TraceBatch):
-        found = [vars(distances(one)) for one in trace]
-        return Distances(**{name: torch.stack([one[name] for one in found]) for name in found[0]})
+        result = [vars(distances(one)) for one in trace]
+        return Distances(**{name: torch.stack([one[name] for one in result]) for name in result[0]})
     if lengths.is_cpu:
         return join_layer_readings([read_layer(one, prefix, lengths) for one in trace.layers], lengths)
     return Distances(*head_sums(trace))
@@ -104,10 +104,10 @@ def head_sums(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor,
     columns = sum_columns(prefix, _token_distances_in_precision(trace)).to(like)
     layers = [by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers]
     sums = torch.stack(layers)
-    found = distance_totals(sums[..., prefix:, :3]) / (trace.length - prefix)
+    result = distance_totals(sums[..., prefix:, :3]) / (trace.length - prefix)
     if entropy:
-        found = torch.cat([found, sums[..., 3].double().mean(dim=-1)[None]])
-    return found.movedim(1, -2).to(like)
+        result = torch.cat([result, sums[..., 3].double().mean(dim=-1)[None]])
+    return result.movedim(1, -2).to(like)
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

@@ -47,10 +47,10 @@ def change_image(
     [0.299, 0.299, 0.299]
     """
     x, *rest = (torch.from_numpy(one).double().permute(2, 0, 1) / 255 for one in (picture, *others))
-    found = CHANGES[way](x, step, grid, rest)
-    if not found:
+    result = CHANGES[way](x, step, grid, rest)
+    if not result:
         raise UnsupportedModel(LocalizedText(NO_OTHER))
-    return torch.stack(found)
+    return torch.stack(result)
 
 
 def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
@@ -73,13 +73,13 @@ def _rotate(x: ImageTensor, degrees: int, grid: Grid, others: Sequence[ImageTens
     height, width = x.shape[1:]
     middles = (torch.arange(size, dtype=x.dtype) - (size - 1) / 2 for size in (height, width))
     down, right = torch.meshgrid(*middles, indexing="ij")
-    mean, found = x.mean((1, 2), keepdim=True), []
+    mean, result = x.mean((1, 2), keepdim=True), []
     for angle in (radians(degrees), -radians(degrees)):
         across = right * cos(angle) - down * sin(angle)  # source position of each pixel
         along = right * sin(angle) + down * cos(angle)
         places = torch.stack([2 * across / width, 2 * along / height], dim=-1)
-        found.append(F.grid_sample((x - mean)[None], places[None], align_corners=False)[0] + mean)
-    return found
+        result.append(F.grid_sample((x - mean)[None], places[None], align_corners=False)[0] + mean)
+    return result
 
 
 def _luma(x: ImageTensor) -> Float[Tensor, "1 height width"]:

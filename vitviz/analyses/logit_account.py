@@ -126,20 +126,20 @@ class Attribution(NotebookChart, NotebookTable):
         both = self.deviation is not None and before.deviation is not None
         ratio = self.deviation / before.deviation if held and both else 1.0
         ratios = {name: 1.0 if name in _WHOLE else ratio for name in vars(self) if name != "deviation"}
-        found = {
+        result = {
             name: _difference(getattr(self, name), getattr(before, name), own) for name, own in ratios.items()
         }
         divided = self.total - (self.norm_bias + self.head_bias)
-        return Attribution(**found | {"norm": (1 - ratio) * divided + self.norm - before.norm})
+        return Attribution(**result | {"norm": (1 - ratio) * divided + self.norm - before.norm})
 
     @property
     def constants(self) -> dict[str, Value]:
         """Terms that no head contributes, by name; equal for every patch."""
-        found = {"start": self.start, "MLPs": _value(self.mlps.sum(dim=-1))}
-        found |= {"projections' biases": _value(self.projection_biases.sum(dim=-1))}
-        found |= {"norm bias": self.norm_bias, "head bias": self.head_bias}
-        found |= {} if self.pool is None else {"attention pooling": self.pool.total}
-        return found | ({"norm": self.norm} if self.norm else {})
+        result = {"start": self.start, "MLPs": _value(self.mlps.sum(dim=-1))}
+        result |= {"projections' biases": _value(self.projection_biases.sum(dim=-1))}
+        result |= {"norm bias": self.norm_bias, "head bias": self.head_bias}
+        result |= {} if self.pool is None else {"attention pooling": self.pool.total}
+        return result | ({"norm": self.norm} if self.norm else {})
 
     @property
     def total(self) -> Value:
@@ -157,15 +157,15 @@ class Attribution(NotebookChart, NotebookTable):
         def row(line, logits, layer=None, head=None):
             return {"line": line, "layer": layer, "head": head, "logits": float(logits)}
 
-        found = [row("start", self.start)]
+        result = [row("start", self.start)]
         for layer, heads in enumerate(self.heads):
-            found += [row("head", share, layer, head) for head, share in enumerate(heads)]
-            found.append(row("projection bias", self.projection_biases[layer], layer))
-            found.append(row("mlp", self.mlps[layer], layer))
+            result += [row("head", share, layer, head) for head, share in enumerate(heads)]
+            result.append(row("projection bias", self.projection_biases[layer], layer))
+            result.append(row("mlp", self.mlps[layer], layer))
         if self.pool is not None:
-            found.append(row("pooling", self.pool.total))
-        found += [row("norm", self.norm)] if self.norm else []
-        return [*found, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
+            result.append(row("pooling", self.pool.total))
+        result += [row("norm", self.norm)] if self.norm else []
+        return [*result, row("norm's bias", self.norm_bias), row("head's bias", self.head_bias)]
 
 
 def _value(value: Any) -> Any:
@@ -262,7 +262,7 @@ def attribution_of_target(ledger: LogitTerms, asked: Target) -> Attribution:
     entered, readers = trace.tokens[trace.without.at or 0], readout.pooling.readers
     starts = sources.new_zeros(entered.shape[:-1])
     starts[..., readers] = (trace.written.weights * (entered[..., readers, :] @ basis.mT)).sum(dim=-1)
-    found = dict(
+    result = dict(
         logit=asked.logit, start=starts.sum(dim=-1, dtype=torch.float64),
         heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
         projection_biases=biases, mlps=_dot(basis.unsqueeze(-3), trace.written.mlps),
@@ -271,7 +271,7 @@ def attribution_of_target(ledger: LogitTerms, asked: Target) -> Attribution:
         starts=trace.on_tokens(starts), attentions=_dot(basis.unsqueeze(-3), trace.written.attention),
         pool=pool, deviation=_deviation(ledger),
     )  # fmt: skip
-    return Attribution(**{name: _value(value) for name, value in found.items()})
+    return Attribution(**{name: _value(value) for name, value in result.items()})
 
 
 def _deviation(ledger: LogitTerms) -> Float[Tensor, "*image"] | None:
@@ -327,8 +327,8 @@ def _pool_lines(
         (along, own.value_bias), (direction, own.projection_bias), (shares.flatten(-2), positions),
         (direction, written.pool_mlp),
     )  # fmt: skip
-    found = (0.0 if two is None else _value((one * two).sum(dim=-1).double()) for one, two in products)
-    return basis, PoolingContributions(*found, trace.on_tokens(by_token))
+    result = (0.0 if two is None else _value((one * two).sum(dim=-1).double()) for one, two in products)
+    return basis, PoolingContributions(*result, trace.on_tokens(by_token))
 
 
 def head_direction(
@@ -346,14 +346,14 @@ def _sources(
     ledger: LogitTerms, along: Sequence[Float[Tensor, "*image slot inner"]]
 ) -> Float[Tensor, "*image layer head token"]:
     """Return all heads' contributions by source token, from each layer's directions at its heads."""
-    found, accounts = [], ledger.carried.layers
+    result, accounts = [], ledger.carried.layers
     for account, attention, one in zip(accounts, ledger.trace.layers, along, strict=True):
         by_head, values = one.unflatten(-1, (attention.heads, -1)), contributed_values(attention)
         if account.gated is None:
-            found.append(by_head.transpose(-3, -2) @ values.mT)
+            result.append(by_head.transpose(-3, -2) @ values.mT)
         else:
-            found.append(torch.einsum("...hsjd,...hjd,...shd->...hj", account.gated, values, by_head))
-    sources = torch.stack(found, dim=found[0].ndim - (3 if accounts[0].gated is None else 2))
+            result.append(torch.einsum("...hsjd,...hjd,...shd->...hj", account.gated, values, by_head))
+    sources = torch.stack(result, dim=result[0].ndim - (3 if accounts[0].gated is None else 2))
     if accounts[0].gated is None:
         sources = (torch.stack([one.carried for one in accounts], dim=-4) * sources).sum(dim=-2)
     return sources

@@ -102,9 +102,9 @@ def pooled(
     read = pooling.read(last, trace.pooling) if read is None else read
     if readout.attention_pooling is None:
         return read
-    found = readout.attention_pooling.pooled(read, pooling.shares(trace.length, trace.pooling))
+    result = readout.attention_pooling.pooled(read, pooling.shares(trace.length, trace.pooling))
     mlp = None if trace.written is None else trace.written.pool_mlp
-    return (found if mlp is None else found + mlp).unsqueeze(-2)
+    return (result if mlp is None else result + mlp).unsqueeze(-2)
 
 
 def weighted_attention_rows(
@@ -147,13 +147,13 @@ def gated_attention_rows(
     gates: Float[Tensor, "*image head reader dim"], first: int,
 ) -> Float[Tensor, "*image head slot token dim"]:  # fmt: skip
     """Return sum_i c_is A_ij g_i, the factors of each source's values before the projection."""
-    found, readers = [], weights.shape[-2]
+    result, readers = [], weights.shape[-2]
     for rows in range(0, readers, 512):
         some = slice(rows, min(rows + 512, readers))
         asked = rearrange(weights[..., some, :], "... reader slot -> ... 1 slot reader 1")
         rows = attention.weights(slice(first + some.start, first + some.stop)).mT.unsqueeze(-3)
-        found.append(rows @ (asked * gates[..., None, some, :]))
-    return sum(found)
+        result.append(rows @ (asked * gates[..., None, some, :]))
+    return sum(result)
 
 
 def _layer(

@@ -44,13 +44,13 @@ def lens_shares(ledger: LogitTerms) -> Float[Tensor, "layer class"]:
     """
     trace, readout = ledger.trace, ledger.readout
     head = _head_of(trace, readout).with_length_held(features(trace, readout))
-    pooling, found = readout.pooling, []
+    pooling, result = readout.pooling, []
     for tokens in trace.tokens:
         read = trace.written.weights.mT @ tokens[pooling.readers]
         read = pooled(trace, readout, read if pooling.norm is None else pooling.norm.normalise(read))
         held = read if pooling.fc_norm is None else pooling.fc_norm.normalise(read, ledger.carried.deviation)
-        found.append(held)
-    return head(torch.stack(found))
+        result.append(held)
+    return head(torch.stack(result))
 
 
 def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> Float[Tensor, "layer row col"]:

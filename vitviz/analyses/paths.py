@@ -93,11 +93,11 @@ def largest_paths(
     if stream.gates:  # a gate belongs to one token, so every token is a slot
         weights, basis = torch.eye(trace.length).to(basis), weights.mT @ basis
     bounds, size = _bounds(ledger, stream), max(1, min(BATCH, ENTRIES // weights.numel()))
-    found, queue, least, steps, rest = [], [], -1.0, 0, 0.0
+    result, queue, least, steps, rest = [], [], -1.0, 0, 0.0
     for number, share in enumerate(shares.flatten().tolist()):
         layer, head = divmod(number, shares.shape[1])
         if head in trace.layers[layer].replaced:
-            found.append(AttributionPath(((layer, head),), None, share))
+            result.append(AttributionPath(((layer, head),), None, share))
         else:
             queue.append((-math.inf, number, ((layer, head),)))
     ties = itertools.count(len(queue))
@@ -113,15 +113,15 @@ def largest_paths(
             trails.append(heapq.heappop(queue)[-1])
             steps += 1
         ended, further = _open(ledger, stream, weights, basis, trails, bounds)
-        found = heapq.nlargest(count + 1, found + ended, key=lambda path: abs(path.share))
-        least = abs(found[count - 1].share) if len(found) >= count else -1.0
+        result = heapq.nlargest(count + 1, result + ended, key=lambda path: abs(path.share))
+        least = abs(result[count - 1].share) if len(result) >= count else -1.0
         for bound, trail in further:
             if bound > least:
                 heapq.heappush(queue, (-bound, next(ties), trail))
             else:
                 rest = max(rest, bound)
-    rest = max([rest, *(-bound for bound, *_ in queue[:1]), *(abs(path.share) for path in found[count:])])
-    total, kept = shares.double().sum().item(), tuple(found[:count])
+    rest = max([rest, *(-bound for bound, *_ in queue[:1]), *(abs(path.share) for path in result[count:])])
+    total, kept = shares.double().sum().item(), tuple(result[:count])
     return AttributionPaths(kept, total - sum(path.share for path in kept), total, steps, rest)
 
 
@@ -136,9 +136,9 @@ def _open(
 
     def end(rows: list[int], writers: list[Writer], written: Float[Tensor, "writer token width"]) -> None:
         shares = torch.einsum("nst,wtd,nsd->nw", weights[rows], written, basis[rows]).tolist()
-        for i, found in zip(rows, shares, strict=True):
-            found[-1] += constants[i] if writers[-1].kind == "constant" else 0.0
-            ended.extend(AttributionPath(trails[i], *pair) for pair in zip(writers, found, strict=True))
+        for i, result in zip(rows, shares, strict=True):
+            result[-1] += constants[i] if writers[-1].kind == "constant" else 0.0
+            ended.extend(AttributionPath(trails[i], *pair) for pair in zip(writers, result, strict=True))
 
     for layer, attention in reversed(list(enumerate(trace.layers))):
         end([i for i, lowest in enumerate(last) if lowest > layer], *_layer_outputs(ledger, stream, layer))
@@ -176,7 +176,7 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
 
     The values are taken along a direction of length 1.
     """
-    found, outward, carried = [], [], []
+    result, outward, carried = [], [], []
     entering, width = _first_block_input(stream)[1], stream.embedding.shape[-1]
     for layer, attention in enumerate(ledger.trace.layers):
         check()
@@ -190,7 +190,7 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
             onward = through[..., None] * carried[earlier][:, None]
             options += [gained.norm(dim=-1) / deviation, onward / deviation]
         best = torch.cat(options).amax(dim=0)
-        found.append(best)
+        result.append(best)
         each = (attention.weights(heads=slice(n, n + 1))[0] for n in range(len(best)))
         onward = torch.stack([weights @ one for weights, one in zip(each, best, strict=True)])
         replaced = list(attention.replaced)
@@ -201,7 +201,7 @@ def _bounds(ledger: LogitTerms, stream: Stream) -> Float[Tensor, "layer head tok
         carried.append(onward)
         back = ledger.readout.layers[layer].back(torch.eye(width).to(best))[0]
         outward.append(back.unflatten(1, (len(best), -1)))
-    return torch.stack(found)
+    return torch.stack(result)
 
 
 def _spectral_norm_bounds(matrices: Float[Tensor, "*lead row col"]) -> Float[Tensor, "*lead"]:

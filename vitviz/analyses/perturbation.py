@@ -90,13 +90,13 @@ class Perturbation(NotebookChart, NotebookTable):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per way, step and draw, for tables and files."""
-        what, found = KINDS[self.kind].counts, []
+        what, result = KINDS[self.kind].counts, []
         for way, step in product(self.ways, range(len(self.steps))):
             each = zip(*(getattr(self, score)[way][step].tolist() for score in self.scores), strict=True)
             for draw, scores in enumerate(each, start=1):
                 details = dict(zip(self.scores, scores, strict=True))
-                found.append({"way": way, what: self.steps[step], "draw": draw, **details})
-        return found
+                result.append({"way": way, what: self.steps[step], "draw": draw, **details})
+        return result
 
 
 def run_perturbation(
@@ -112,7 +112,7 @@ def run_perturbation(
     if reason := unsupported_reason(trace):
         raise VitvizError(reason)
     steps, answer = step_sizes(trace.grid, kind), int(trace.logits.argmax())
-    found: dict[str, dict[str, Tensor]] = {score: {} for score in (*SCORES, "logit")}
+    result: dict[str, dict[str, Tensor]] = {score: {} for score in (*SCORES, "logit")}
     refused: dict[str, str] = {}
     for number, way in enumerate(WAYS[kind]):
         points = []
@@ -124,10 +124,10 @@ def run_perturbation(
             refused[way] = message_of(reason)
             continue
         for score in points[0]:
-            found[score][way] = torch.stack([one[score] for one in points])
+            result[score][way] = torch.stack([one[score] for one in points])
     about = (trace.checkpoint, kind, answer, trace.named(answer), trace.grid.patches, tuple(map(int, steps)))
     of = {"dtype": trace.dtype, "deviation": trace.deviation, "head_type": trace.head_type}
-    return Perturbation(*about, **found, refused=refused, **of)
+    return Perturbation(*about, **result, refused=refused, **of)
 
 
 def scores_of(
@@ -142,8 +142,8 @@ def scores_of(
     ([1.0, 0.0], 0.5)
     """
     head_type, own = ("softmax", answer) if trace is None else (trace.head_type, trace.prediction)
-    found = compute_scores(logits.double(), (answer,), own, head_type)
-    return found if head_type == "value" else {score: found[score] for score in SCORES}
+    result = compute_scores(logits.double(), (answer,), own, head_type)
+    return result if head_type == "value" else {score: result[score] for score in SCORES}
 
 
 def unsupported_reason(trace: Trace) -> LocalizedText | None:

@@ -173,14 +173,14 @@ class Projection:
         if self.inner is not None:
             constant, weight = constant + self.inner.constant(weight), self.inner.back(weight)
             handed = handed / inner.unsqueeze(-1)
-        found = handed @ rearrange(weight, "width (head dim) -> head dim width", head=heads)
-        found = torch.cat([found, torch.zeros_like(found[..., :1, :, :]) + constant], dim=-3)
-        found = found if self.scale is None else found * self.scale.to(found)
+        result = handed @ rearrange(weight, "width (head dim) -> head dim width", head=heads)
+        result = torch.cat([result, torch.zeros_like(result[..., :1, :, :]) + constant], dim=-3)
+        result = result if self.scale is None else result * self.scale.to(result)
         if self.post is not None:
-            found = replace(self.post, bias=None).normalise(found, post.unsqueeze(-1))
+            result = replace(self.post, bias=None).normalise(result, post.unsqueeze(-1))
             if self.post.bias is not None:
-                found[..., -1, :, :] += self.post.bias.to(found)
-        return found
+                result[..., -1, :, :] += self.post.bias.to(result)
+        return result
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,10 @@ class Head:
     def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead class"]:
         """Return the logits of what is read, divided by its own length for given classes."""
         rows = (weights.to(y) for weights in self.weights)
-        found = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(y)
-        return found if self.length is None else found / self.length(y) + self.length.added.to(y)
+        result = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(
+            y
+        )
+        return result if self.length is None else result / self.length(y) + self.length.added.to(y)
 
     def with_length_held(self, y: Float[Tensor, "slot width"]) -> Head:
         """Return the linear map of this head with the length of y held."""

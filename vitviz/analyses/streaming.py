@@ -249,11 +249,11 @@ def row_sums(
         if columns is not None:
             weights = weights.flatten(0, -3)
             by_query = rearrange(weights, "head row key -> row head key")
-            found = rearrange(by_query @ columns[some], "row head sum -> head row sum")
+            result = rearrange(by_query @ columns[some], "row head sum -> head row sum")
             if entropy:
                 own = torch.special.entr(weights).sum(dim=-1, keepdim=True, dtype=torch.float64)
-                found = torch.cat([found, own], dim=-1)
-            sums.append(found)
+                result = torch.cat([result, own], dim=-1)
+            sums.append(result)
     whole = torch.cat(sums, dim=1) if len(sums) > 1 else sums[0] if sums else None
     whole = None if whole is None else whole.unflatten(0, attention.q.shape[:-2])
     return whole, sum(carried) if carried else None

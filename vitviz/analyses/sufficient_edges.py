@@ -124,8 +124,8 @@ def edge_shares(
     ledger: LogitTerms, stream: Stream, basis: Tensor, edges: Sequence[Edge]
 ) -> Float[Tensor, " edge"]:
     """Return the share of each of these edges, in logits."""
-    found = {(layer, writer): some for layer, writer, some in edge_flows(ledger, stream, basis)}
-    return torch.stack([found[one.layer, one.writer][one.head or 0] for one in edges]).double()
+    result = {(layer, writer): some for layer, writer, some in edge_flows(ledger, stream, basis)}
+    return torch.stack([result[one.layer, one.writer][one.head or 0] for one in edges]).double()
 
 
 def edge_orders(edges: int, draws: int, seed: int) -> dict[str, list[list[int]]]:

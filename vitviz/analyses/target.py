@@ -68,10 +68,10 @@ def resolve_class_targets(
     head, length = readout.head, None
 
     def difference(rows: Tensor, pick=lambda rows, number: rows[number], over: int = 0) -> Tensor:
-        found = pick(rows, classes[0])
+        result = pick(rows, classes[0])
         if len(classes) == 2:
-            return found - pick(rows, classes[1])
-        return found - rows.mean(dim=over) if relative else found
+            return result - pick(rows, classes[1])
+        return result - rows.mean(dim=over) if relative else result
 
     def own(logits: Tensor, number: int | Tensor) -> Tensor:
         if isinstance(number, int):
@@ -111,11 +111,11 @@ def class_index(trace: Trace, name: Any) -> int:
         wanted = name.strip().casefold()
         labels = [label.casefold() for label in trace.labels]
         whole = [i for i, label in enumerate(labels) if label == wanted]
-        found = whole or [i for i, label in enumerate(labels) if wanted in map(str.strip, label.split(","))]
-        if len(found) == 1:
-            return found[0]
-        several = f"several classes bear that name: {', '.join(map(str, found))}"
-        many = several if found else f"none of its {classes} classes bears that name"
+        result = whole or [i for i, label in enumerate(labels) if wanted in map(str.strip, label.split(","))]
+        if len(result) == 1:
+            return result[0]
+        several = f"several classes bear that name: {', '.join(map(str, result))}"
+        many = several if result else f"none of its {classes} classes bears that name"
         advice = "Give its number, from 0."
         raise VitvizError(f"Given the class {quoted(name)} of {trace.checkpoint}, but {many}. {advice}")
     if (number := whole_number(name, below=classes)) is not None:

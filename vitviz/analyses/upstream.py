@@ -141,12 +141,12 @@ class Upstream(NotebookChart, NotebookTable):
     def lines(self) -> list[tuple[Writer, float]]:
         """Return every writer with its part; the parts add up to `total`."""
         ends = [(Writer(kind), getattr(self, kind)) for kind in ("embedding", "positions", "constant")]
-        found = [(writer, part) for writer, part in ends if part is not None]
+        result = [(writer, part) for writer, part in ends if part is not None]
         for layer in range(self.layer):
-            found += [(Writer("head", layer, h), part) for h, part in enumerate(self.heads[layer].tolist())]
-            found.append((Writer("bias", layer), self.biases[layer].item()))
-            found.append((Writer("mlp", layer), self.mlps[layer].item()))
-        return found
+            result += [(Writer("head", layer, h), part) for h, part in enumerate(self.heads[layer].tolist())]
+            result.append((Writer("bias", layer), self.biases[layer].item()))
+            result.append((Writer("mlp", layer), self.mlps[layer].item()))
+        return result
 
     @property
     def total(self) -> float:
@@ -233,8 +233,8 @@ def writer_parts(
 
     def split(found: Float[Tensor, "*lead row dim"]) -> Tensor:
         if turns is None:
-            return found
-        found = _rotate_rows(found, turns, ledger.trace.length, tokens, head, stream)
+            return result
+        found = _rotate_rows(result, turns, ledger.trace.length, tokens, head, stream)
         return found if summed is None else summed @ found
 
     ones = torch.ones_like(scale)[:, None]
@@ -259,15 +259,15 @@ def writer_parts(
             wrote = projection.forth(handed, held, held)
             post = None if projection.post is None else projection.post.bias
             added = torch.zeros_like(wrote[-1, 0]) if post is None else post.to(wrote)
-            found, projected = wrote[:-1] @ weight.mT, (wrote[-1, 0] - added) @ weight.mT
+            result, projected = wrote[:-1] @ weight.mT, (wrote[-1, 0] - added) @ weight.mT
             added = added @ weight.mT
         else:
             at, *biases = projection.back(weight)
             added, projected = (at.new_zeros(len(at)) if one is None else one for one in biases)
-            found = handed @ rearrange(at, "dim (head dim2) -> head dim2 dim", head=len(handed))
+            result = handed @ rearrange(at, "dim (head dim2) -> head dim2 dim", head=len(handed))
         through = rows(ones, down) if stream.post else every
         yield "bias", earlier, split((every * added + through * projected)[None])
-        yield "head", earlier, split(found)
+        yield "head", earlier, split(result)
         yield "mlp", earlier, split((rows(stream.mlps[earlier][tokens], scale) @ weight.mT)[None])
     yield "constant", None, split(rows(constants, ones[:, 0])[None])
 
@@ -279,13 +279,13 @@ def read_projection(
     """Return a head's queries, keys or values for other tokens, with their norms recomputed."""
     side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
     weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
-    found = (entering if norm is None else norm(entering)) @ weight.mT
-    found = found if bias is None else found + bias
-    found = found if side.norm is None else side.norm(found)
+    result = (entering if norm is None else norm(entering)) @ weight.mT
+    result = result if bias is None else result + bias
+    result = result if side.norm is None else side.norm(result)
     turns = stream.turns[layer] if stream.turns and side.turned else None
     if turns is None:
-        return found
-    return _rotate_rows(found[None], turns, len(found), slice(None), head, stream)[0]
+        return result
+    return _rotate_rows(result[None], turns, len(result), slice(None), head, stream)[0]
 
 
 def value_factors(
@@ -297,13 +297,13 @@ def value_factors(
     `basis` is the logit's direction, see `logit_account.directions`.
     """
     steps = [*via, head]
-    found = head_direction(ledger, basis, *steps[0])
+    result = head_direction(ledger, basis, *steps[0])
     for reader, (layer, number) in zip(steps, steps[1:], strict=False):
-        at = _factors_through_head(ledger, stream, reader, (layer, number), found)
+        at = _factors_through_head(ledger, stream, reader, (layer, number), result)
         attention, rows = ledger.trace.layers[layer], range(0, len(at), _ROWS)
         some = (slice(row, row + _ROWS) for row in rows)
-        found = sum(attention.weights(one, slice(number, number + 1))[0].mT @ at[one] for one in some)
-    return found
+        result = sum(attention.weights(one, slice(number, number + 1))[0].mT @ at[one] for one in some)
+    return result
 
 
 def upstream_of(
@@ -318,8 +318,8 @@ def upstream_of(
     along = value_factors(ledger, stream, basis, (layer, head), via)
     own = along.new_full((len(trace.layers), trace.layers[0].heads, trace.length), float("nan"))
     lines = {"head": own, "bias": own[:, 0].clone(), "mlp": own[:, 0].clone(), "positions": None}
-    for kind, earlier, found in writer_parts(ledger, stream, layer, head, "value"):
-        by_token = (found * along).sum(dim=-1)
+    for kind, earlier, result in writer_parts(ledger, stream, layer, head, "value"):
+        by_token = (result * along).sum(dim=-1)
         if earlier is None:
             lines[kind] = by_token[0]
         else:
@@ -355,12 +355,12 @@ def attribute_score(
     rows, sides = torch.stack([asking, asked_key, usual]), stream.readers[layer].sides
     turned = stream.turns and stream.turns[layer] is not None
     if turned or any(sides[one].norm is not None for one in ("query", "key")):
-        found = writer_parts(ledger, stream, layer, head, "key", sums=rows[1:])
-        each = zip(writer_parts(ledger, stream, layer, head, "query", sums=rows[:1]), found, strict=True)
+        result = writer_parts(ledger, stream, layer, head, "key", sums=rows[1:])
+        each = zip(writer_parts(ledger, stream, layer, head, "query", sums=rows[:1]), result, strict=True)
         each = ((kind, earlier, one, two) for (kind, earlier, one), (*_, two) in each)
     else:  # the written vectors are carried to both sides at once
-        found = writer_parts(ledger, stream, layer, head, "query", "key", sums=rows)
-        each = ((*whose, *one.chunk(2, dim=-1)) for *whose, one in found)
+        result = writer_parts(ledger, stream, layer, head, "query", "key", sums=rows)
+        each = ((*whose, *one.chunk(2, dim=-1)) for *whose, one in result)
     for kind, earlier, one, two in each:
         asked.append(one[:, 0])
         keys.append(two[:, -2:])
@@ -389,8 +389,8 @@ def _factors_through_head(
     scale = stream.divided(scale, earlier)
     at = ledger.readout.layers[earlier].back(weight)[0]
     heads = trace.layers[earlier].heads
-    found = along @ at.unflatten(1, (heads, -1))[:, number] * scale[:, None]
-    return found * stream.gates[earlier].unflatten(1, (heads, -1))[:, number] if stream.gates else found
+    result = along @ at.unflatten(1, (heads, -1))[:, number] * scale[:, None]
+    return result * stream.gates[earlier].unflatten(1, (heads, -1))[:, number] if stream.gates else result
 
 
 def _rotate_rows(

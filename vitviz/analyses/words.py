@@ -91,15 +91,15 @@ class HeadsInWords(NotebookTable):
 
     def rows(self) -> list[dict]:
         """Return one row per word, layers and heads from 0; an unexplained head has the word None."""
-        found = []
+        result = []
         for layer, number in enumerate(self.layers):
             for head, words in enumerate(self.words[layer]):
                 about = {"layer": number, "head": head, "variance": self.variance[layer, head].item()}
                 for step, word in enumerate(words or (None,)):
                     of = {"share": self.shares[layer, head, step], "noise": self.noise[layer, head, step]}
                     of = {name: None if one.isnan() else one.item() for name, one in of.items()}
-                    found.append({**about, "word": word, **of})
-        return found
+                    result.append({**about, "word": word, **of})
+        return result
 
     def said(self) -> list[tuple[str, str, str]]:
         """Return the head (from 1), its deviation and its words as text, in descending order of variance."""
@@ -129,7 +129,7 @@ def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head featur
     >>> head_features(checked_logit_terms(asked, asked.trace(vitviz.sample_image("coffee")))).shape
     torch.Size([8, 3, 64])
     """
-    trace, readout, found = ledger.trace, ledger.readout, []
+    trace, readout, result = ledger.trace, ledger.readout, []
     scale = readout.head.length(features(trace, readout)).unsqueeze(-1)
     scale = scale if readout.pooling.fc_norm is None else scale * ledger.carried.deviation
     first = _first(readout)
@@ -138,8 +138,8 @@ def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head featur
             handed = account.carried @ attention.v
         else:
             handed = torch.einsum("...hsjd,...hjd->...hsd", account.gated, attention.v)
-        found.append((handed / scale.unsqueeze(-3)).flatten(-2))
-    return torch.stack(found, dim=-3)
+        result.append((handed / scale.unsqueeze(-3)).flatten(-2))
+    return torch.stack(result, dim=-3)
 
 
 def head_to_embedding_maps(
@@ -207,10 +207,10 @@ def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most
     for layer, by_head in enumerate(head_to_embedding_maps(readout, heads, feature).numpy()):
         for head, onto in enumerate(by_head):
             mean, rows = spread.mean[layer, head] @ onto.T, spread.rows[layer, head] @ onto.T
-            chosen, *found = explain_head(mean * spread.count**0.5, rows, vectors, drawn, most)
+            chosen, *result = explain_head(mean * spread.count**0.5, rows, vectors, drawn, most)
             words[layer][head] = tuple(classes.labels[one] for one in chosen)
             variance[layer, head] = np.square(rows).sum() / (spread.count - 1)
-            for values, into in zip(found, (shares, noise), strict=True):
+            for values, into in zip(result, (shares, noise), strict=True):
                 into[layer, head, : len(values)] = values
     first = len(readout.layers) - layers
     details = (torch.from_numpy(one) for one in (shares, noise, variance))
@@ -238,9 +238,9 @@ def explain_head(
     _, sizes, span = np.linalg.svd(np.vstack([rows, mean]), full_matrices=False)
     span = span[sizes > _ROUNDING * sizes[0]].T
     left, words = rows @ span, vectors @ span
-    total, whole, found = np.square(left).sum(), np.square(words).sum(axis=1), ([], [], [])
+    total, whole, result = np.square(left).sum(), np.square(words).sum(axis=1), ([], [], [])
     if not total > (_ROUNDING * sizes[0]) ** 2:  # equal for every image
-        return found
+        return result
     for step in range(min(most, span.shape[1])):
         lengths = np.square(words).sum(axis=1)
         scores = np.where(lengths > _ROUNDING**2 * whole, np.square(left @ words.T).sum(axis=0), 0.0)
@@ -250,11 +250,11 @@ def explain_head(
         squares = drawn[..., : span.shape[1] - step]
         by_list = squares[..., : len(powers)] @ powers
         winners = np.take_along_axis(by_list / squares.sum(-1), by_list.argmax(1)[:, None], axis=1)
-        found[1].append(float(share))
-        found[2].append(float(winners.max()))
+        result[1].append(float(share))
+        result[2].append(float(winners.max()))
         if not share > winners.max() * (1 + _ROUNDING):  # along a single axis all remove the same
             break
-        found[0].append(best)
+        result[0].append(best)
         unit = words[best] / lengths[best] ** 0.5
         left, words = left - np.outer(left @ unit, unit), words - np.outer(words @ unit, unit)
-    return found
+    return result

@@ -199,8 +199,8 @@ def _cell_ticks(names: Sequence[str], count: int, step: int, say: Say) -> dict[s
 
 def _named_ticks(ticks: Iterable[tuple[float, str]], say: Say) -> dict[str, Any]:
     """Return Plotly's axis settings for ticks of (position, name), translated; {} without ticks."""
-    found = [(at, _text(name, say)) for at, name in ticks]
-    return {"tickvals": [at for at, _ in found], "ticktext": [name for _, name in found]} if found else {}
+    result = [(at, _text(name, say)) for at, name in ticks]
+    return {"tickvals": [at for at, _ in result], "ticktext": [name for _, name in result]} if result else {}
 
 
 def _figure(

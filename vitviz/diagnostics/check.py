@@ -38,7 +38,7 @@ def all_checks() -> list[tuple[str, Check]]:
 
 def ends(findings: Iterable[Finding]) -> bool:
     """True if no further check can be computed after these findings."""
-    return any(found.severity == "serious" and found.name in FINAL for found in findings)
+    return any(result.severity == "serious" and result.name in FINAL for result in findings)
 
 
 def results(subject: CheckSubject, group: str, check: Check) -> list[Finding]:
@@ -68,8 +68,8 @@ def findings(
     """Yield the findings of all checks in order. Closing the generator ends the check."""
     subject = CheckSubject(inspector, tuple(images), method)
     for group, check in all_checks():
-        yield from (found := results(subject, group, check))
-        if ends(found):
+        yield from (result := results(subject, group, check))
+        if ends(result):
             return
 
 

@@ -147,17 +147,17 @@ def _normalisations(subject: CheckSubject) -> Alternatives:
 def _orientations(subject: CheckSubject) -> Alternatives:
     """The image turned by 90, 180 and 270 degrees."""
     height, width = subject.inspector.preprocessing.size
-    found = {}
+    result = {}
     for turns in (1, 2, 3) if height == width else (2,):
         name = LocalizedText("images rotated by {angle} degrees counterclockwise", angle=90 * turns)
-        found[name] = partial(subject.outputs, arrange=partial(torch.rot90, k=turns, dims=(-2, -1)))
-    return found
+        result[name] = partial(subject.outputs, arrange=partial(torch.rot90, k=turns, dims=(-2, -1)))
+    return result
 
 
 def _parameter(subject: CheckSubject, path: str, axes: int | None = None) -> nn.Parameter | None:
     """Return the parameter at a path of the model; None if there is none or it has another number of axes."""
-    found = reduce(lambda module, name: getattr(module, name, None), path.split("."), subject.model)
-    return found if isinstance(found, nn.Parameter) and found.ndim == (axes or found.ndim) else None
+    result = reduce(lambda module, name: getattr(module, name, None), path.split("."), subject.model)
+    return result if isinstance(result, nn.Parameter) and result.ndim == (axes or result.ndim) else None
 
 
 def _replaced(subject: CheckSubject, path: str, values: Mapping[str, Tensor]) -> Alternatives:

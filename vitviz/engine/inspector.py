@@ -203,15 +203,15 @@ class Inspector(NotebookDisplay):
         """
         if trace.classes == self.classes:
             return trace
-        known, found = _answered.get(trace, (None, None))
-        if found is None or known != self.classes:
+        known, result = _answered.get(trace, (None, None))
+        if result is None or known != self.classes:
             model, reads = self._behind(trace, "head is"), self.classes is not None
             reads = reads or tracing.classifies(model, self.checkpoint)
             logits = readout_stages.apply_readout(model, trace.tokens[-1]) if reads else None
             answer = {"logits": logits, "labels": self.labels, "classes": self.classes}
-            found = replace(trace, checkpoint=self.checkpoint.name, **answer)
-            _answered[trace] = self.classes, found
-        return found
+            result = replace(trace, checkpoint=self.checkpoint.name, **answer)
+            _answered[trace] = self.classes, result
+        return result
 
     def grid(self, size: tuple[int, int] | None = None) -> Grid:
         """Return the patch grid at the checkpoint's own input size, or at a (height, width) in pixels."""

@@ -186,8 +186,8 @@ def apply_readout(model: nn.Module, tokens: Tensor, pre_logits: bool = False) ->
     weights = next(model.parameters())
     with inference_context(weights.device):
         last = tokens.reshape(-1, *tokens.shape[-2:]).to(weights.device, weights.dtype)
-        found = model.forward_head(model.norm(last), pre_logits=pre_logits).to(tokens.device, torch.float32)
-        return found.reshape(*tokens.shape[:-2], *found.shape[1:])
+        result = model.forward_head(model.norm(last), pre_logits=pre_logits).to(tokens.device, torch.float32)
+        return result.reshape(*tokens.shape[:-2], *result.shape[1:])
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:

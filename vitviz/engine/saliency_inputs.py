@@ -224,8 +224,8 @@ class SaliencyInputs:
         inputs += [] if activation is None else [activation]
         device = self.inspector.device
         with memory_guard(device, f"The gradient of {self.trace.checkpoint}"), exact_float32(device):
-            found = torch.autograd.grad(answer, inputs, materialize_grads=True)  # zero for unused tensors
-        slopes = {id(tensor): slope for tensor, slope in zip(inputs, found, strict=True)}
+            result = torch.autograd.grad(answer, inputs, materialize_grads=True)  # zero for unused tensors
+        slopes = {id(tensor): slope for tensor, slope in zip(inputs, result, strict=True)}
         tokens = [product(token, slopes[id(token)]).sum(dim=-1)[0] for token in gradient_pass.tokens]
         constants = {kind: torch.zeros(len(tokens) + 1, dtype=torch.float64) for kind in KINDS}
         for kind, depth, constant in gradient_pass.lines:

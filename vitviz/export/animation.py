@@ -127,8 +127,8 @@ def _colours(reel: FrameRenderer) -> Image.Image:
     """Return a palette of 256 colours for all frames, computed from a few, including the first and last."""
     seen = sorted({round(at) for at in np.linspace(0, len(reel) - 1, SEEN)})
     step = max(1, -(-reel.size[0] // WIDE))
-    found = [reel[number][::step, ::step] for number in seen]
-    return Image.fromarray(np.concatenate(found)).quantize(256, Image.Quantize.MEDIANCUT)
+    result = [reel[number][::step, ::step] for number in seen]
+    return Image.fromarray(np.concatenate(result)).quantize(256, Image.Quantize.MEDIANCUT)
 
 
 OVER = ("training", "layers")
@@ -240,14 +240,14 @@ def animation(
 
     def trace_by(by: Inspector) -> tuple[View, ViewContext, dict, PrintStyle]:
         trace = None if picture is None else by.trace(picture, size, ablation)
-        found, subject = view_contexts(view, by, trace)
+        result, subject = view_contexts(view, by, trace)
         asked = PrintStyle(detail, upright_upload(picture, subject), "", dark, language)
-        return found, subject, validate_settings(found, subject, settings), asked
+        return result, subject, validate_settings(result, subject, settings), asked
 
     if check_axis(over) == "layers":
-        found, subject, parsed, asked = trace_by(inspector)
-        figure_of = partial(print_view, found, subject, asked=asked)
-        return layer_video(found, subject, parsed, detail, figure_of)
+        result, subject, parsed, asked = trace_by(inspector)
+        figure_of = partial(print_view, result, subject, asked=asked)
+        return layer_video(result, subject, parsed, detail, figure_of)
     from vitviz import engine
     from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 

@@ -70,10 +70,10 @@ def _latex(text: str, marked: bool) -> str:
 
     def emphasised(part: str) -> str:
         names, written, at = (r"\textbf", r"\emph", r"\texttt"), "", 0
-        for found in _EMPHASIS.finditer(part):
-            kind, inner = next((kind, one) for kind, one in enumerate(found.groups()) if one)
-            written += f"{escaped(part[at : found.start()])}{names[kind]}{{{escaped(inner)}}}"
-            at = found.end()
+        for result in _EMPHASIS.finditer(part):
+            kind, inner = next((kind, one) for kind, one in enumerate(result.groups()) if one)
+            written += f"{escaped(part[at : result.start()])}{names[kind]}{{{escaped(inner)}}}"
+            at = result.end()
         return written + escaped(part[at:])
 
     if not marked:
@@ -138,5 +138,5 @@ def plain_formula(formula: str) -> str:
                 written += SIGNS.get(name, name)
         return written
 
-    found = unicodedata.normalize("NFC", re.sub(r" {2,}", " ", sequence()).strip())
-    return re.sub(r"(?<=[⟨⌊]) | (?=[⟩⌋])", "", found)
+    result = unicodedata.normalize("NFC", re.sub(r" {2,}", " ", sequence()).strip())
+    return re.sub(r"(?<=[⟨⌊]) | (?=[⟩⌋])", "", result)

@@ -153,7 +153,7 @@ def _default(control: Control, subject: ViewContext) -> Any:
 
 def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
     """Return the settings as text: all with a field on the page, and of the others those not at default."""
-    found, filed = [], settings_for_files(view, settings, subject.grid)
+    result, filed = [], settings_for_files(view, settings, subject.grid)
     for control in _used_settings(view):
         value = filed[control.name]
         if value in ("", (), [], None) or not control.applies(settings):
@@ -168,10 +168,10 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
         if isinstance(control, QuerySetting) or getattr(control, "tokens", False):  # as the figure calls them
             several = value if isinstance(value, list | tuple) else [value]
             value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
-        found.append(
+        result.append(
             f"{say(control.label) if control.label else control.name}: {setting_as_text(control, value)}"
         )
-    return "; ".join(found)
+    return "; ".join(result)
 
 
 def setting_as_text(control: Control | None, value: Any) -> str:
@@ -359,19 +359,19 @@ def figure(
     >>> figure("filters", inspector).png(width=86, dpi=300)[1:4]
     b'PNG'
     """
-    found, subject = view_contexts(view, inspector, trace, second, before)
-    parsed = validate_settings(found, subject, settings)
+    result, subject = view_contexts(view, inspector, trace, second, before)
+    parsed = validate_settings(result, subject, settings)
     name = escape_unencodable(Path(picture).stem) if isinstance(picture, str | os.PathLike) else ""
     asked = PrintStyle(detail, upright_upload(picture, subject), name, dark, language)
-    return print_view(found, subject, parsed, asked)
+    return print_view(result, subject, parsed, asked)
 
 
 def view_by_slug(slug: str) -> View:
     """Return the view with the given slug; raise VitvizError if there is none."""
-    found = next((view for view in VIEWS if view.slug == slug), None)
-    if found is None:
+    result = next((view for view in VIEWS if view.slug == slug), None)
+    if result is None:
         raise Unknown(f"There is no view {quoted(slug)}; there are {', '.join(view.slug for view in VIEWS)}.")
-    return found
+    return result
 
 
 def view_contexts(
@@ -383,7 +383,7 @@ def view_contexts(
     Raises:
         VitvizError: For an unknown view, and if the view needs a trace or survey that is missing.
     """
-    found = view_by_slug(view)
+    result = view_by_slug(view)
     made: dict[str, Any] = {}
 
     def once(name, make):
@@ -391,30 +391,30 @@ def view_contexts(
 
     from vitviz.export import over_a_set
 
-    if found.needs is Needs.SET:
-        return found, over_a_set.set_context(inspector, of, second, once)
+    if result.needs is Needs.SET:
+        return result, over_a_set.set_context(inspector, of, second, once)
     if second is not None:
-        raise VitvizError(f"{found.title} is of one checkpoint: `second` is for Similarity.")
+        raise VitvizError(f"{result.title} is of one checkpoint: `second` is for Similarity.")
     if isinstance(of, over_a_set.Survey):
-        if not found.scope.averages:
-            raise VitvizError(f"{found.title} is of one picture, and no average over a survey's.")
+        if not result.scope.averages:
+            raise VitvizError(f"{result.title} is of one picture, and no average over a survey's.")
         fitting = over_a_set.require_same_checkpoint(inspector, of)
-        return found, ViewContext(fitting, survey=of, once=once, once_of_weights=once)
+        return result, ViewContext(fitting, survey=of, once=once, once_of_weights=once)
     from vitviz.traces.trace import Trace
 
     if of is not None and not isinstance(of, Trace):
         details = type(of).__name__
         raise VitvizError(f"Given {details}; expected a trace or a survey, such as inspector.trace(image).")
-    if found.needs is Needs.RUN and of is None:
+    if result.needs is Needs.RUN and of is None:
         raise VitvizError(
-            f"{found.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
+            f"{result.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
         )
     was = None if before is None else ViewContext(inspector, before)
     if was is not None and (of is None or was.grid != of.grid):
         raise VitvizError(
             "Given `before` without a trace of the same patch grid; expected both of one picture."
         )
-    return found, ViewContext(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
+    return result, ViewContext(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
 
 
 def validate_settings(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -288,13 +288,13 @@ def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) 
         values = range(control.minimum, int(about.number(control.maximum)) + 1)
     elif isinstance(control, QuerySetting):
         values = ["auto", "mean", *about.grid.prefix_names, *range(about.grid.patches)]
-    found = tuple(setting_as_text(control, value) for value in values) if len(values) <= MOST else ()
-    if asked and not found:
+    result = tuple(setting_as_text(control, value) for value in values) if len(values) <= MOST else ()
+    if asked and not result:
         raise VitvizError(
             f"Given live={quoted(name)}; expected settings that the numbers depend on, with at most"
             f" {MOST} values."
         )
-    return found
+    return result
 
 
 def _array_or_error(

@@ -44,12 +44,12 @@ def select_chart(thing: Any, name: str, language: str) -> tuple[str, charts.Char
     """Return the chart of this name, or the first, with its name; VitvizError if there is none."""
     if language not in NAMES:
         raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
-    found = charts_of(thing)
-    if not found:
+    result = charts_of(thing)
+    if not result:
         raise VitvizError(f"This {type(thing).__name__} has no chart. Use its numbers, or `vitviz.figure`.")
-    if name and name not in found:
-        raise VitvizError(f"There is no chart {quoted(name)}; expected one of {', '.join(found)}.")
-    return next(pair for pair in found.items() if name in ("", pair[0]))
+    if name and name not in result:
+        raise VitvizError(f"There is no chart {quoted(name)}; expected one of {', '.join(result)}.")
+    return next(pair for pair in result.items() if name in ("", pair[0]))
 
 
 def plotly_figure(thing: Any, name: str, language: str, dark: bool) -> Any:
@@ -205,13 +205,13 @@ def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
 @charts_of.register
 def _survey_charts(survey: Survey) -> Charts:
     """Return one chart per survey quantity given by layer or by layer and head, by quantity name."""
-    found = {}
+    result = {}
     for name, what in survey.quantities.items():
         sums, up = survey.sums[name], what.unit or what.title
         first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
         if what.axes in ("layer head", "layer"):
-            found[name] = _by_layer(sums.mean, what.unit, what.title, first=first, error=sums.error, up=up)
-    return found
+            result[name] = _by_layer(sums.mean, what.unit, what.title, first=first, error=sums.error, up=up)
+    return result
 
 
 @charts_of.register

@@ -135,7 +135,7 @@ def _limit_option(name: str, kind: Callable[[Any], float], said: str) -> Any:
 
 def parse_options(arguments: Sequence[str] | None = None, program: str = "python app.py") -> Options:
     """Parse the options. Raises SystemExit with a usage line if they are invalid."""
-    usual, ours, found = Limits(), ServiceSettings(), []
+    usual, ours, result = Limits(), ServiceSettings(), []
     if os.environ.get("SPACE_ID"):  # a public Space gets lower limits
         usual = replace(usual, tokens=2_500, seconds=60)
     # A Space with shared GPUs lends one only to decorated functions, and pretends to have one at all other
@@ -207,16 +207,16 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
         frames = _names(",".join(frame_ancestor or [os.environ.get("VITVIZ_FRAME_ANCESTORS", "")]))
         frames = tuple(map(_frame_ancestor, frames))
-        found.append(Options(host, port, share, settings, hosts, upload_quota, root_path, frames))
+        result.append(Options(host, port, share, settings, hosts, upload_quota, root_path, frames))
 
     page = Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     page.command(context_settings={"help_option_names": ["-h", "--help"]})(options)
     try:
         page(arguments, prog_name=program)  # prints the help or version, or exits with a usage error
     except SystemExit:
-        if not found:
+        if not result:
             raise
-    return found[0]
+    return result[0]
 
 
 def _own(host: str, shared: bool) -> bool:

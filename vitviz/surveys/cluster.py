@@ -39,10 +39,10 @@ class Worker:
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the number and the pickled part of a row, or the VitvizError that ends the survey."""
         try:
-            found = SurveyPart.join(self._measuring.batches(pickle.loads(row["items"])))
+            result = SurveyPart.join(self._measuring.batches(pickle.loads(row["items"])))
         except VitvizError as error:
-            found = error
-        return {"number": row["number"], "found": pickle.dumps(found)}
+            result = error
+        return {"number": row["number"], "found": pickle.dumps(result)}
 
 
 def measure_parts(
@@ -82,10 +82,10 @@ def measure_parts(
         Worker, compute=pool, fn_constructor_args=(shared,), **{f"num_{kind.lower()}s": 1}
     )
     for row in parts.iter_rows():
-        found = pickle.loads(row["found"])
-        if isinstance(found, VitvizError):
-            raise found
-        yield int(row["number"]), found
+        result = pickle.loads(row["found"])
+        if isinstance(result, VitvizError):
+            raise result
+        yield int(row["number"]), result
 
 
 def _free(kind: str, wanted: int) -> int:

@@ -65,16 +65,16 @@ class Labels:
         Raises:
             VitvizError: If the label is missing or unknown and labels are required.
         """
-        found = self._given.get(str(label)) if label is not None else None
-        found = self._of(label) if found is None else found
-        if found is None and self.required:
+        result = self._given.get(str(label)) if label is not None else None
+        result = self._of(label) if result is None else result
+        if result is None and self.required:
             other = f"the label {quoted(str(label))}, which is none of the checkpoint's {self.count} classes"
             said = "has no label" if label is None else f"has {other}"
             raise VitvizError(
                 f"{picture} {said}; accuracy needs one for every picture. Say what the source's labels mean"
                 " with classes (the command line: --classes), or leave accuracy out."
             )
-        return found
+        return result
 
     def _of(self, label: str | int | None) -> int | None:
         """Return the class number (from 0) of a label or number; None if it is no class."""
@@ -87,10 +87,10 @@ class Labels:
 
 def _unique(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
     """Return the normalised names that stand for exactly one class, with its number."""
-    found: dict[str, set[int]] = {}
+    result: dict[str, set[int]] = {}
     for name, number in pairs:
-        found.setdefault(_normalised_name(name), set()).add(number)
-    return {name: numbers.pop() for name, numbers in found.items() if len(numbers) == 1}
+        result.setdefault(_normalised_name(name), set()).add(number)
+    return {name: numbers.pop() for name, numbers in result.items() if len(numbers) == 1}
 
 
 def _normalised_name(name: str) -> str:
@@ -141,21 +141,21 @@ class Boxes:
     def of_picture(self, name: str) -> tuple[Box, ...]:
         """Return the boxes of an image in pixels of the upload; empty if the image is not listed."""
         last = PurePosixPath(name)
-        found = name if name in self._boxes else self._by_last.get(last.name) or self._by_last.get(last.stem)
-        return self._boxes.get(found, ()) if found else ()
+        result = name if name in self._boxes else self._by_last.get(last.name) or self._by_last.get(last.stem)
+        return self._boxes.get(result, ()) if result else ()
 
     def on_input(self, name: str, trace: Trace) -> tuple[Box, ...]:
         """Return the boxes in pixels of the model's input, clipped to the crop; boxes outside are dropped."""
         left, top, right, bottom = trace.view.box
         height, width = trace.grid.pixels
         across, down = width / (right - left), height / (bottom - top)
-        found = []
+        result = []
         for x0, y0, x1, y1 in self.of_picture(name):
             x = [min(max((value - left) * across, 0.0), width) for value in (x0, x1)]
             y = [min(max((value - top) * down, 0.0), height) for value in (y0, y1)]
             if x[0] < x[1] and y[0] < y[1]:
-                found.append((x[0], y[0], x[1], y[1]))
-        return tuple(found)
+                result.append((x[0], y[0], x[1], y[1]))
+        return tuple(result)
 
     def __len__(self) -> int:
         return len(self._boxes)

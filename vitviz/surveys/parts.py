@@ -236,7 +236,7 @@ def quantiles_of(
     room = max(1, ROOM // max(1, pictures))
     none = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
     ends = [0, *accumulate(one.size for one in none.values())]
-    found = np.full((len(RANKS), ends[-1]), np.nan)
+    result = np.full((len(RANKS), ends[-1]), np.nan)
 
     def side_by_side(row: Row) -> np.ndarray:
         return np.concatenate([row.values.get(name, one).ravel() for name, one in none.items()])
@@ -244,9 +244,9 @@ def quantiles_of(
     for start in range(0, ends[-1], room):
         some = slice(start, start + room)
         if rows := [side_by_side(row)[some].copy() for part in parts() for row in part.rows]:
-            found[:, some] = _of_columns(np.stack(rows))
+            result[:, some] = _of_columns(np.stack(rows))
     each = zip(shapes.items(), pairwise(ends), strict=True)
-    return {name: found[:, a:b].reshape(len(RANKS), *shape) for (name, shape), (a, b) in each}
+    return {name: result[:, a:b].reshape(len(RANKS), *shape) for (name, shape), (a, b) in each}
 
 
 def _of_columns(values: np.ndarray) -> np.ndarray:

@@ -69,11 +69,11 @@ def write_report(begun: Survey, parts: SurveyFolder) -> Survey:
         for one in (rows, skipped, *long):
             one.close()
         shapes = {name: sums.mean.shape for name, sums in result.sums.items()}
-        found = quantiles_of(parts.all, shapes, result.images)
-        write_whole(parts.folder / "averages.npz", averages(result, found))
+        results = quantiles_of(parts.all, shapes, result.images)
+        write_whole(parts.folder / "averages.npz", averages(result, results))
         summary = json.dumps(summary_of(result), indent=1, ensure_ascii=False)
         write_whole(parts.folder / "summary.json", summary.encode())
-        write_whole(parts.folder / "report.html", page_of(result, found, rows.path.name).encode())
+        write_whole(parts.folder / "report.html", page_of(result, results, rows.path.name).encode())
         # remove the table in the other format, left by a run with or without pyarrow
         for name in {"pictures.parquet", "pictures.csv"} - {rows.path.name}:
             (parts.folder / name).unlink(missing_ok=True)
@@ -185,11 +185,11 @@ def _ranking_section(survey: Survey) -> str:
         " standard errors of the difference, picture by picture.</p>"
     )
     said += "".join(f"<p>{_text(sentence)}</p>" for sentence in refusal_texts(survey))
-    found = ""
+    result = ""
     for place, protocol in enumerate(faithfulness_measure(survey).protocols):
-        found += f"<h2>Faithfulness, patches removed: {_text(protocol)}</h2>{said}"
-        found += _table(HEAD, ranking_table(survey, place))
-    return found
+        result += f"<h2>Faithfulness, patches removed: {_text(protocol)}</h2>{said}"
+        result += _table(HEAD, ranking_table(survey, place))
+    return result
 
 
 def _words_section(survey: Survey) -> str:
@@ -206,24 +206,24 @@ def _words_section(survey: Survey) -> str:
 
 def _mistakes_section(survey: Survey) -> str:
     """Return the HTML section on accuracy, confusions and errors; "" without labels."""
-    found = survey.mistakes
-    if found is None or not found.labelled:
+    result = survey.mistakes
+    if result is None or not result.labelled:
         return ""
 
     name = survey.label_of
-    common = [(*map(name, pair), count) for pair, count in found.confusions.most_common(CONFUSIONS)]
+    common = [(*map(name, pair), count) for pair, count in result.confusions.most_common(CONFUSIONS)]
     columns = ("picture", "true class", "answer", "probability", "of the true class")
 
     def row_text(row: Row) -> tuple[str, ...]:
         return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
 
-    right = f"{found.right} of {found.labelled}"
+    right = f"{result.right} of {result.labelled}"
     said = f"<h2>Mistakes</h2><p>{right} labelled pictures are answered rightly.</p>"
     if not common:
         return said
     said += "<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common)
-    said += "<h3>Surest errors</h3>" + _table(columns, map(row_text, found.surest))
-    return said + "<h3>Nearest misses</h3>" + _table(columns, map(row_text, found.nearest))
+    said += "<h3>Surest errors</h3>" + _table(columns, map(row_text, result.surest))
+    return said + "<h3>Nearest misses</h3>" + _table(columns, map(row_text, result.nearest))
 
 
 def _skipped_section(survey: Survey) -> str:

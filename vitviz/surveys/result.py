@@ -144,10 +144,10 @@ class Survey(NotebookChart, NotebookTable):
 
         Raises VitvizError if there is no such quantity.
         """
-        found = [name for name, what in self.quantities.items() if what.axes == "layer head"]
-        if not found:
+        result = [name for name, what in self.quantities.items() if what.axes == "layer head"]
+        if not result:
             raise VitvizError("Nothing in this survey was measured by layer and head.")
-        return self.sums[found[0]].mean.shape
+        return self.sums[result[0]].mean.shape
 
     def label_of(self, number: int) -> str:
         """Return the label of a class (from 0); "class N", or "output N" for values, if there is none."""
@@ -163,11 +163,11 @@ class Survey(NotebookChart, NotebookTable):
         Raises:
             VitvizError: If the survey has no such quantity.
         """
-        found = [full for full in self.sums if name in (full, full.partition(".")[2])]
-        if len(found) != 1:
+        result = [full for full in self.sums if name in (full, full.partition(".")[2])]
+        if len(result) != 1:
             known = ", ".join(self.sums) or "none yet"
             raise VitvizError(f"This survey has no average {quoted(name)}; it has {known}.")
-        return self.sums[found[0]]
+        return self.sums[result[0]]
 
     def mean(self, name: str) -> np.ndarray:
         """Return the mean of a quantity over images: float64, shape of the quantity, in its unit."""
@@ -179,13 +179,13 @@ class Survey(NotebookChart, NotebookTable):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per number: quantity, index on each axis (from 0), mean, standard error, images."""
-        found = []
+        result = []
         for name, what in self.quantities.items():
             sums, axes = self.sums[name], what.axes.split()
             for place, mean in np.ndenumerate(sums.mean):
                 row = {"quantity": name, **dict(zip(axes, place, strict=True)), "mean": float(mean)}
-                found.append({**row, "error": float(sums.error[place]), "pictures": sums.count})
-        return found
+                result.append({**row, "error": float(sums.error[place]), "pictures": sums.count})
+        return result
 
     @property
     def distances(self) -> Distances:

@@ -95,12 +95,12 @@ class Refusal:
 
 def collect_refusals(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None) -> dict[str, Refusal]:
     """Return the refusals by "measure.part", for these rows and the earlier ones in `before`."""
-    found = dict(before or {})
+    result = dict(before or {})
     for row in rows:
         for part, reason in row.refused.items():
-            known = found.get(part, Refusal(0, row.name, reason))
-            found[part] = replace(known, pictures=known.pictures + 1)
-    return found
+            known = result.get(part, Refusal(0, row.name, reason))
+            result[part] = replace(known, pictures=known.pictures + 1)
+    return result
 
 
 @dataclass(frozen=True)
@@ -134,15 +134,15 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
     Raises:
         VitvizError: If a measure returned different shapes for different images.
     """
-    found: dict[str, list[np.ndarray]] = {}
+    result: dict[str, list[np.ndarray]] = {}
     for row in rows:
         for name, value in row.values.items():
-            found.setdefault(name, []).append(value)
-    for name, values in found.items():
+            result.setdefault(name, []).append(value)
+    for name, values in result.items():
         if len({value.shape for value in values}) > 1:
             advice = "a measure has to give the same for every picture"
             raise VitvizError(f"{name} has another shape for some pictures; {advice}.")
-    return {name: Moments.from_values(np.stack(values)) for name, values in found.items()}
+    return {name: Moments.from_values(np.stack(values)) for name, values in result.items()}
 
 
 Decoded = tuple[int, SourceImage, Prepared | str]  # index, item, and the reason if the image is unreadable
@@ -194,11 +194,13 @@ class Measurement:
 
         If memory runs out, the batch and all later ones are divided in half.
         """
-        sound = [(index, item, found) for index, item, found in decoded if not isinstance(found, str)]
+        sound = [(index, item, result) for index, item, result in decoded if not isinstance(result, str)]
         names = [one.name for one in self.measures if isinstance(one, BatchMeasure)]
         try:
             part = self._measured(sound)
-            skipped = [Skipped(i, item.name, found) for i, item, found in decoded if isinstance(found, str)]
+            skipped = [
+                Skipped(i, item.name, result) for i, item, result in decoded if isinstance(result, str)
+            ]
             return replace(part, skipped=skipped)
         except OutOfMemory as error:
             if len(sound) == 1 or names:
@@ -226,7 +228,7 @@ class Measurement:
         several = f"{len(sound)} images at once" if len(sound) > 1 else "one image"
         with memory_guard(device, f"Measuring {several}"):
             stays = device.type != "mps"  # MPS has no float64
-            batch = self.inspector.batch([found for *_, found in sound], self.size, keep_on_device=stays)
+            batch = self.inspector.batch([result for *_, result in sound], self.size, keep_on_device=stays)
             passed = time.perf_counter()
             rows = self._rows([(index, item) for index, item, _ in sound], batch)
             marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
@@ -234,8 +236,8 @@ class Measurement:
             grams = tuple(one.together(batch, marks) for one in asked)
         spreads = {}
         for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
-            if found := [row.values.pop(name) for row in rows if name in row.values]:
-                spreads[name] = Spread.from_values(np.stack(found))
+            if result := [row.values.pop(name) for row in rows if name in row.values]:
+                spreads[name] = Spread.from_values(np.stack(result))
         sums, ended = moments_of(rows), time.perf_counter()
         effort = Effort(len(rows), 0.0, passed - start, ended - passed, self.batch.images)
         return SurveyPart(rows, [], sums, grams, spreads, effort)
@@ -246,14 +248,14 @@ class Measurement:
         names, asked = tuple(item.name for _, item in items), frozenset(one.name for one in self.measures)
         seen = MeasuredBatch(self.inspector, batch, labels, names, measures=asked)
         batched = [one for one in self.measures if getattr(one, "batched", False)]
-        found = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
-        found = to_host(found if batch.logits is None else found | {"": batch.logits})
-        logits = found.pop("", [None] * len(items))
+        result = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
+        result = to_host(result if batch.logits is None else result | {"": batch.logits})
+        logits = result.pop("", [None] * len(items))
         labelled = {f"{one.name}.{what.name}" for one in batched for what in one.quantities if what.labelled}
         rows = []
         for image, ((index, item), label) in enumerate(zip(items, labels, strict=True)):
             absent = labelled if label is None else ()
-            values = {name: value[image] for name, value in found.items() if name not in absent}
+            values = {name: value[image] for name, value in result.items() if name not in absent}
             refused = {name: reason for name, reason in seen.refused.items() if name not in absent}
             if len(batched) < len(self.measures):
                 alone = MeasuredImage(self.inspector, batch[image], label, item.name, refused, asked)

@@ -180,10 +180,10 @@ def survey(
     >>> found.images, found.mean("distance").shape == found.error("distance").shape == (8, 3)
     (2, True)
     """
-    plan = Plan(found := sources.source_of(source), sources.summarise(found), limit, seed, part)
+    plan = Plan(results := sources.source_of(source), sources.summarise(results), limit, seed, part)
     measuring = measuring_of(inspector, measures, size, batch, classes)
     settings = plan.settings(measuring, classes)
-    about = {**settings, "where": escape_unencodable(str(found.where)), "begun": _now()}
+    about = {**settings, "where": escape_unencodable(str(results.where)), "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
     parts = SurveyFolder(Path(out), settings) if out is not None else None
     if whole_number(workers) is None:
@@ -303,16 +303,16 @@ def _spread(
     """Measure as `_through`, with Ray actors; parts are merged in order, not in order of completion."""
     from vitviz.surveys.cluster import measure_parts
 
-    found = {number: parts.read(number) for number in parts.numbers()} if parts else {}
-    at, goes_on = sum(map(len, found.values())), True
-    for number, part in measure_parts(plan, measuring, set(found), workers):
+    result = {number: parts.read(number) for number in parts.numbers()} if parts else {}
+    at, goes_on = sum(map(len, result.values())), True
+    for number, part in measure_parts(plan, measuring, set(result), workers):
         if parts is not None:
             parts.write(number, part)
-        found[number], at = part, at + len(part)
+        result[number], at = part, at + len(part)
         goes_on = tell is None or tell(at, plan.count) is not False
         if not goes_on:
             break
-    return begun.with_parts(found[number] for number in sorted(found)), goes_on
+    return begun.with_parts(result[number] for number in sorted(result)), goes_on
 
 
 def _now() -> str:

@@ -206,13 +206,13 @@ def _walk(root: str, below: str) -> Iterator[tuple[str, str]]:
     try:
         with os.scandir(os.path.join(root, below)) as entries:
             each = [one for one in entries if one.name[0] != "."]
-        found = sorted((one.is_dir(follow_symlinks=False), one.name) for one in each)
+        result = sorted((one.is_dir(follow_symlinks=False), one.name) for one in each)
     except OSError as error:
         if not below:
             raise _unreadable(Path(root), error) from None
         yield below, f"This folder could not be read ({first_line(error)})."
         return
-    for is_folder, name in found:
+    for is_folder, name in result:
         if is_folder:
             yield from _walk(root, f"{below}{name}/")
         elif name.lower().endswith(SUFFIXES):
@@ -292,14 +292,14 @@ def _columns(names, path: str) -> tuple[str, str | None]:
     Raise VitvizError if no column is in PATHS.
     """
     by_lower = {str(name).strip().lower(): name for name in names}
-    found = next((by_lower[name] for name in PATHS if name in by_lower), None)
-    if found is None:
+    result = next((by_lower[name] for name in PATHS if name in by_lower), None)
+    if result is None:
         raise VitvizError(
             f"{Path(path).name} has the columns {', '.join(map(str, names)) or 'none'}; expected the"
             f" pictures' paths in one called {', '.join(PATHS[:-1])} or {PATHS[-1]}, and labels, if there are"
             f" any, in {' or '.join(LABELS)}."
         )
-    return found, next((by_lower[name] for name in LABELS if name in by_lower), None)
+    return result, next((by_lower[name] for name in LABELS if name in by_lower), None)
 
 
 LARGEST = 65_536  # bytes; larger members are not labels

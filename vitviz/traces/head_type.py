@@ -83,9 +83,9 @@ def probabilities_of_predictions(
     >>> probabilities_of_predictions(torch.tensor([0.0]), "sigmoid").tolist()
     [0.5, 0.5]
     """
-    found = scores_of(logits, head_type)
+    result = scores_of(logits, head_type)
     one = logits.shape[-1] == 1 and head_type == "sigmoid"
-    return torch.cat([1 - found, found], dim=-1) if one else found
+    return torch.cat([1 - result, result], dim=-1) if one else result
 
 
 def predictions_named(labels: Sequence[str], outputs: int, head_type: HeadType) -> tuple[str, ...]:

@@ -129,11 +129,11 @@ class ImageEdits:
             raise VitvizError(f"Given {len(parts)} strokes; expected at most {MOST}. Take some back first.")
         strokes = []
         for part in parts:
-            found = _STROKE.fullmatch(part)
-            if found is None:
+            result = _STROKE.fullmatch(part)
+            if result is None:
                 expected = "expected such as brush.mean_24.10.20.5.3 or shift_8.-4"
                 raise VitvizError(f"Given the stroke {quoted(part)}; {expected}.")
-            tool, ink, numbers = found.groups()
+            tool, ink, numbers = result.groups()
             strokes.append(ImageEdit(tool, tuple(map(int, numbers.split("."))), ink or ""))
         return cls(tuple(strokes))
 

@@ -79,14 +79,14 @@ class Readout:
                 "What is read of each token is not made of the tokens alone where the classifier reads"
                 f" {self.name!r}."
             )
-        found = torch.zeros(tokens.shape[:-1], dtype=torch.float64, device=tokens.device)
+        result = torch.zeros(tokens.shape[:-1], dtype=torch.float64, device=tokens.device)
         for one in self.summaries:
             read = tokens[..., one.start : one.stop, :]
             largest = (read == read.amax(dim=-2, keepdim=True)).double()
             equally = torch.full_like(largest, 1 / read.shape[-2])
             parts = equally if one.how == "mean" else largest / largest.sum(dim=-2, keepdim=True)
-            found[..., one.start : one.stop] += one.share * parts.mean(dim=-1)
-        return found
+            result[..., one.start : one.stop] += one.share * parts.mean(dim=-1)
+        return result
 
     def y(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch feature"]:
         """Return the vector y, before a norm that follows; for two heads the mean of their vectors."""

@@ -169,11 +169,11 @@ def _whole(name: str, number) -> int:
 
     `name` is the ablation's field, for the message.
     """
-    found = whole_number(number, 0, LARGEST)
-    if found is None:
+    result = whole_number(number, 0, LARGEST)
+    if result is None:
         expected = f"expected a whole number from 0 to {LARGEST - 1}"
         raise VitvizError(f"Given {quoted(number)} in {name}; {expected}.")
-    return found
+    return result
 
 
 def _numbers(name: str, text: str, first: int) -> list[int]:

@@ -83,9 +83,9 @@ def sample_image(name: str) -> Image.Image:
     """
     from PIL import Image
 
-    found = {sample.name: file for file, sample in _SAMPLES.items()}
-    if name not in found:
-        raise ImageError(f"There is no sample {quoted(name)}: expected one of {', '.join(found)}.")
+    result = {sample.name: file for file, sample in _SAMPLES.items()}
+    if name not in result:
+        raise ImageError(f"There is no sample {quoted(name)}: expected one of {', '.join(result)}.")
     # The file is opened directly: skimage.data's functions import imageio and look for a cached copy first.
-    with files("skimage").joinpath("data", found[name]).open("rb") as file, Image.open(file) as picture:
+    with files("skimage").joinpath("data", result[name]).open("rb") as file, Image.open(file) as picture:
         return picture.convert("RGB")

@@ -45,8 +45,8 @@ def without_text(name: str) -> tuple[str, list[str], list[str]]:
     own, _, query = name.partition("?")
     pairs = [one.partition("=") for one in query.split("&")]
     rest = "&".join("".join(one) for one in pairs if one[0] not in ("text", "template", "vectors"))
-    found = {key: [unquote(one) for one in value.split("|")] for key, _, value in pairs}
-    return f"{own}?{rest}" if rest else own, found.get("text", []), found.get("template", [])
+    result = {key: [unquote(one) for one in value.split("|")] for key, _, value in pairs}
+    return f"{own}?{rest}" if rest else own, result.get("text", []), result.get("template", [])
 
 
 def plain_name(name: str) -> str:

@@ -35,14 +35,14 @@ def _grouped() -> dict[str, tuple[View, ...]]:
     new = sorted(folders - {name for names in ORDER.values() for name in names})
     order = {group: [*names, *(new if group == ELSE else ())] for group, names in ORDER.items()}
     views = {group: tuple(_view(name) for name in names if name in folders) for group, names in order.items()}
-    return {group: found for group, found in views.items() if found}
+    return {group: result for group, result in views.items() if result}
 
 
 def _view(folder: str) -> View:
     """Import a view's folder by name and return an instance of the view class that it defines."""
     module = importlib.import_module(f"{__name__}.{folder}")
-    found = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, View)]
-    return next(one() for one in found if one.__module__ == module.__name__)
+    result = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, View)]
+    return next(one() for one in result if one.__module__ == module.__name__)
 
 
 GROUPS: dict[str, tuple[View, ...]] = _grouped()

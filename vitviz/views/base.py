@@ -142,10 +142,10 @@ def with_difference(
     subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]
 ) -> np.ndarray:
     """Return `of(subject)`; if the setting "difference" is on, minus `of` of the original image."""
-    found = of(subject)
+    result = of(subject)
     if settings.get("difference") != "on":
-        return found
-    return np.asarray(found, float) - np.asarray(of(original_context(subject)), float)
+        return result
+    return np.asarray(result, float) - np.asarray(of(original_context(subject)), float)
 
 
 class View(ABC):
@@ -203,10 +203,10 @@ class View(ABC):
 
 def find_item(view: View, name: str) -> Item:
     """Return the item of this name; Unknown if there is none."""
-    found = next((item for item in view.items if item.name == name), None)
-    if found is None:
+    result = next((item for item in view.items if item.name == name), None)
+    if result is None:
         raise Unknown(f"{view.title} has no numbers called {quoted(name)}.")
-    return found
+    return result
 
 
 def item_values(view: View, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:

@@ -168,11 +168,11 @@ class LayerRange(Control):
         """
         if not text:
             return None
-        found = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text, re.ASCII)
+        result = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text, re.ASCII)
         last = about.layers if about else MOST
-        if not (found and 1 <= int(found[1]) <= int(found[2]) <= last):
+        if not (result and 1 <= int(result[1]) <= int(result[2]) <= last):
             raise self._refuse(text, f"first and last layer from 1 to {last}, such as 1-{min(last, 12)}")
-        return int(found[1]), int(found[2])
+        return int(result[1]), int(result[2])
 
 
 @dataclass(frozen=True)

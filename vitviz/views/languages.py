@@ -43,5 +43,5 @@ def translations(tag: str) -> Mapping[str, str]:
     """Return English text → translation from all files of the language; empty for English."""
     if tag == "en":
         return {}
-    found = sorted(Path(__file__).parents[1].rglob(f"*{tag}.json"))
-    return {english: said for path in found for english, said in json.loads(path.read_bytes()).items()}
+    result = sorted(Path(__file__).parents[1].rglob(f"*{tag}.json"))
+    return {english: said for path in result for english, said in json.loads(path.read_bytes()).items()}

@@ -237,10 +237,10 @@ def layer_frames(view: View, settings: Settings, about: ModelShape) -> FrameSett
     """Return label and settings of each frame of the video over the layers; VitvizError if none changes."""
     own = view.export.video.frames
     grows = [one.name for one in view.controls if is_mapped(view) and one.name in GROWS]
-    found = own(settings, about) if own else setting_frames(grows[0], settings, about) if grows else ()
-    if not found:
+    result = own(settings, about) if own else setting_frames(grows[0], settings, about) if grows else ()
+    if not result:
         raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
-    return found
+    return result
 
 
 def derived_spec(

@@ -30,8 +30,8 @@ def drawing_module(slug: str) -> str:
 
 def module_texts(ending: str, folders: tuple[str, ...] = ROOMS) -> dict[str, str]:
     """Return the text of every file with this ending, by its path in the package, sorted."""
-    found = sorted(path for folder in folders for path in (PACKAGE / folder).rglob(f"*{ending}"))
-    return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}
+    result = sorted(path for folder in folders for path in (PACKAGE / folder).rglob(f"*{ending}"))
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in result}
 
 
 def generated_modules() -> dict[str, str]:

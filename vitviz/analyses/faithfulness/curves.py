@@ -43,15 +43,15 @@ def _compute_logits(
     sets: Iterable[tuple[int, ...]], answers: LogitsOf, told: OnStep | None
 ) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
     """Return the logits of sets of patches, each computed once, the largest first."""
-    known, found = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
+    known, result = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
     for size, same in groupby(known, key=len):
         while some := list(islice(same, _SETS)):
             cancellation.check()
             logits = answers(torch.tensor(some, dtype=torch.long).view(len(some), size))
-            found.update(zip(some, logits.double(), strict=True))
+            result.update(zip(some, logits.double(), strict=True))
             if told is not None:
-                told(len(found), len(known))
-    return found
+                told(len(result), len(known))
+    return result
 
 
 def compute_scores(
@@ -84,11 +84,11 @@ def removal_orders(values: Float[Tensor, "*shape"], seed: int, draws: int) -> li
     values = values.flatten().double()
     if len(values.unique()) == len(values):
         return [values.argsort(descending=True)]
-    found = []
+    result = []
     for draw in range(draws):
         shuffled = torch.randperm(len(values), generator=torch.Generator().manual_seed(1000 * seed + draw))
-        found.append(shuffled[values[shuffled].argsort(descending=True, stable=True)])
-    return found
+        result.append(shuffled[values[shuffled].argsort(descending=True, stable=True)])
+    return result
 
 
 def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> float:
@@ -187,7 +187,7 @@ def removal_curves(
         salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
         sets += chain(*chain(*sides), without)
         plans[name] = sides, salience, without
-    answered, found = _compute_logits(sets, answers, told), {}
+    answered, result = _compute_logits(sets, answers, told), {}
 
     def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
         return compute_scores(torch.stack([answered[key] for key in keys]), classes, answer, head_type)
@@ -197,8 +197,8 @@ def removal_curves(
         if without:
             watched = scores(without)[require_score(None, head_type, "")]
             agreement = saco(salience, watched[-1] - watched[:-1])
-        found[name] = mean_curves([RemovalCurves(*map(scores, one), agreement) for one in sides])
-    return found, len(answered)
+        result[name] = mean_curves([RemovalCurves(*map(scores, one), agreement) for one in sides])
+    return result, len(answered)
 
 
 def _keys(sets: Iterable[Tensor]) -> list[tuple[int, ...]]:

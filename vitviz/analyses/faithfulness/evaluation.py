@@ -113,7 +113,7 @@ class Faithfulness(NotebookChart, NotebookTable):
 
     def rows(self) -> list[dict]:
         """Return one row per method, best first; then the methods that do not apply, with the reason."""
-        found = []
+        result = []
         for rank, (name, _) in enumerate(self.ranking(), start=1):
             one = {"method": name, "rank": rank, "patches_as": self.patches_as, "seed": self.seed}
             for score in self.scores:
@@ -121,10 +121,10 @@ class Faithfulness(NotebookChart, NotebookTable):
                 one |= {f"most_{score}": most, f"least_{score}": least, f"gap_{score}": least - most}
             more = {"saco": self.curves[name].saco, "unexplained": self.maps[name].unexplained}
             more |= {one: getattr(self.maps[name], one) for one in CONVERGENCE}
-            found.append({**one, **more, "reason": ""})
+            result.append({**one, **more, "reason": ""})
         without = {"rank": None, "patches_as": self.patches_as, "seed": self.seed}
-        return found + [
-            {**dict.fromkeys(found[0] if found else ()), "method": name, **without, "reason": str(reason)}
+        return result + [
+            {**dict.fromkeys(result[0] if result else ()), "method": name, **without, "reason": str(reason)}
             for name, reason in self.refused.items()
         ]
 
@@ -173,8 +173,8 @@ def evaluate_methods(
     if single:
         curves["random"] = removal.mean_curves(single)
     checkpoint = passes.trace.checkpoint
-    found = maps, curves, single, refused, sets, passes.trace.head_type
-    return Faithfulness(checkpoint, classes, answer, patches_as, seed, shares, *found)
+    result = maps, curves, single, refused, sets, passes.trace.head_type
+    return Faithfulness(checkpoint, classes, answer, patches_as, seed, shares, *result)
 
 
 def join_results(parts: Sequence[Faithfulness]) -> Faithfulness:
@@ -234,8 +234,8 @@ def _shares(shares: Sequence[float]) -> tuple[float, ...]:
 
     Raise VitvizError unless they grow from 0 to 1, both included.
     """
-    found = tuple(float(share) for share in shares)
-    growing = all(a < b for a, b in zip(found, found[1:], strict=False))
-    if len(found) < 2 or (found[0], found[-1]) != (0, 1) or not growing:
+    result = tuple(float(share) for share in shares)
+    growing = all(a < b for a, b in zip(result, result[1:], strict=False))
+    if len(result) < 2 or (result[0], result[-1]) != (0, 1) or not growing:
         raise VitvizError(f"Given shares={quoted(shares)}; expected them growing from 0 to 1, both included.")
-    return found
+    return result

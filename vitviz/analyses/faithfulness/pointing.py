@@ -51,8 +51,8 @@ def _inside(grid: Grid, boxes: Sequence[Box], finer: int) -> Tensor:
     height, width = grid.patch
     down = (torch.arange(grid.rows * finer, dtype=torch.float64) + 0.5) * height / finer
     across = (torch.arange(grid.cols * finer, dtype=torch.float64) + 0.5) * width / finer
-    found = torch.zeros(len(down), len(across), dtype=torch.bool)
+    result = torch.zeros(len(down), len(across), dtype=torch.bool)
     for left, top, right, bottom in boxes:
         rows, cols = (down >= top) & (down < bottom), (across >= left) & (across < right)
-        found |= rows[:, None] & cols[None]
-    return found
+        result |= rows[:, None] & cols[None]
+    return result

@@ -58,7 +58,7 @@ def ranking_rows(survey: Any, protocol: int = 0, score: str | None = None) -> li
     most, least = (survey.moments(f"trial.{side}") for side in ("most", "least"))
     chance = measure.methods.index("random")
     sure = t_quantile(sidak_level(len(measure.methods) - 1), ahead.count - 1)
-    found = []
+    result = []
     for j, method in enumerate(measure.methods):
         if np.isnan(most.mean[protocol, j, k]):
             continue
@@ -69,8 +69,8 @@ def ranking_rows(survey: Any, protocol: int = 0, score: str | None = None) -> li
         row |= {"gap": float(least.mean[here] - most.mean[here])} | _with_error("ahead", ahead, there)
         row |= {"beats_chance": bool(_leads_significantly(ahead, protocol, j, chance, k, sure))}
         also = (name for name in ALSO if f"trial.{name}" in survey.sums)
-        found.append(row | {name: float(survey.mean(f"trial.{name}")[j]) for name in also})
-    return sorted(found, key=lambda row: -row["gap"])
+        result.append(row | {name: float(survey.mean(f"trial.{name}")[j]) for name in also})
+    return sorted(result, key=lambda row: -row["gap"])
 
 
 def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
@@ -84,8 +84,8 @@ def refused_methods(survey: Any) -> dict[str, Any]:
     Each has `pictures`, the number of those images, and `name` and `reason` of the first. Over the other
     images alone, such a method would be compared with methods tested on harder images.
     """
-    found = {name: survey.refused.get(f"trial.{name}") for name in faithfulness_measure(survey).methods}
-    return {name: one for name, one in found.items() if one is not None}
+    result = {name: survey.refused.get(f"trial.{name}") for name in faithfulness_measure(survey).methods}
+    return {name: one for name, one in result.items() if one is not None}
 
 
 def refusal_texts(survey: Any) -> list[LocalizedText]:
@@ -95,10 +95,10 @@ def refusal_texts(survey: Any) -> list[LocalizedText]:
         about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}
         return {**about, "name": one.name, "reason": one.reason}
 
-    found = [LocalizedText(NO_RANK, **values(*one)) for one in refused_methods(survey).items()]
+    result = [LocalizedText(NO_RANK, **values(*one)) for one in refused_methods(survey).items()]
     names = faithfulness_measure(survey).methods
     alike = {name: survey.refused.get(f"trial.{ALIKE}.{name}") for name in names}
-    return found + [LocalizedText(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
+    return result + [LocalizedText(NOT_ALIKE, **values(name, one)) for name, one in alike.items() if one]
 
 
 def _leads_significantly(
@@ -138,14 +138,14 @@ def ranking_rows_all_scores(survey: Any, protocol: int = 0) -> list[dict[str, An
     """
     usual, scores = require_score(None, survey.head_type, ""), scores_named(survey.head_type)
     by_score = {score: ranking_rows(survey, protocol, score) for score in (usual, *scores)}
-    found = []
+    result = []
     for first in by_score[usual]:
         one: dict[str, Any] = {"method": first["method"]}
         for score, rows in by_score.items():
             (row,) = (row for row in rows if row["method"] == first["method"])
             one |= {f"{name}_{score}": value for name, value in row.items() if name not in ("method", *ALSO)}
-        found.append(one | {name: first[name] for name in ALSO if name in first})
-    return found
+        result.append(one | {name: first[name] for name in ALSO if name in first})
+    return result
 
 
 HEAD = (

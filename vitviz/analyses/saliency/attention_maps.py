@@ -30,14 +30,14 @@ def rollout(passes: Passes) -> SaliencyMap:
 
     Abnar and Zuidema 2020. By construction equal for every class.
     """
-    found = attention_rollout(passes.trace).flatten()
-    return SaliencyMap.from_patches("rollout", passes, found, "all layers", signed=False)
+    result = attention_rollout(passes.trace).flatten()
+    return SaliencyMap.from_patches("rollout", passes, result, "all layers", signed=False)
 
 
 def last_attention(passes: Passes) -> SaliencyMap:
     """The last layer's attention, mean over heads: equal for every class, without earlier layers."""
-    found = mean_attention(passes.trace)[-1].flatten()
-    return SaliencyMap.from_patches("last_attention", passes, found, "the last layer", signed=False)
+    result = mean_attention(passes.trace)[-1].flatten()
+    return SaliencyMap.from_patches("last_attention", passes, result, "the last layer", signed=False)
 
 
 def gradient_rollout(passes: Passes) -> SaliencyMap:
@@ -88,8 +88,8 @@ def attention_grad_cam(passes: Passes) -> SaliencyMap:
     row = query_weights(passes.trace).to(last.attention)
     both = (torch.einsum("i,hij->hj", row, one)[:, prefix:] for one in (last.attention, last.gradient))
     rows, slopes = both
-    found = (rows * slopes.mean(dim=-1, keepdim=True)).mean(dim=0).clamp(min=0)
-    return SaliencyMap.from_patches("attention_grad_cam", passes, found, "the last layer", signed=False)
+    result = (rows * slopes.mean(dim=-1, keepdim=True)).mean(dim=0).clamp(min=0)
+    return SaliencyMap.from_patches("attention_grad_cam", passes, result, "the last layer", signed=False)
 
 
 # implementation

@@ -48,10 +48,10 @@ def _map(method: str, passes: Passes) -> SaliencyMap:
     """Return each patch's own score of the target, by a method of `SETTINGS`, less the mean over patches."""
     scores, target = patch_scores(passes, method), passes.target
     classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
-    found = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
-    mean = found.nanmean().item()
+    result = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
+    mean = result.nanmean().item()
     constants = {"mean over patches": mean}
-    return SaliencyMap(method, found - mean, passes.answer, "the last layer", constants=constants)
+    return SaliencyMap(method, result - mean, passes.answer, "the last layer", constants=constants)
 
 
 MAPS = {name: partial(_map, name) for name in SETTINGS}

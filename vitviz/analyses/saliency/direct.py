@@ -37,8 +37,8 @@ def leave_one_out(passes: Passes) -> SaliencyMap:
     kept = torch.stack([torch.cat([everything[:i], everything[i + 1 :]]) for i in range(grid.patches)])
     classes = classes_of(passes.trace, passes.target)
     whole = score_of(passes.trace.logits[None].double(), classes)
-    found = whole - score_of(passes.answers(kept).double(), classes)
-    return SaliencyMap.from_patches("leave_one_out", passes, found, "the picture")
+    result = whole - score_of(passes.answers(kept).double(), classes)
+    return SaliencyMap.from_patches("leave_one_out", passes, result, "the picture")
 
 
 def random(passes: Passes, seed: int = 0) -> SaliencyMap:

@@ -46,11 +46,11 @@ def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
     the gate held too (Ali et al. 2022, arXiv 2202.07304). It does not include the origin of the held numbers:
     why a head attends where it does is invisible. Raises UnsupportedModel if the map does not add up.
     """
-    found = _read("frozen", passes, passes.frozen_gradients(), at)
-    if not abs(found.unexplained) <= TOLERANCE * max(abs(found.answer), passes.trace.size):
-        details = {"place": found.at, "found": f"{found.explained:.4f}", "answer": f"{found.answer:.4f}"}
+    result = _read("frozen", passes, passes.frozen_gradients(), at)
+    if not abs(result.unexplained) <= TOLERANCE * max(abs(result.answer), passes.trace.size):
+        details = {"place": result.at, "found": f"{result.explained:.4f}", "answer": f"{result.answer:.4f}"}
         raise UnsupportedModel(LocalizedText(UNBALANCED, checkpoint=passes.trace.checkpoint, **details))
-    return found
+    return result
 
 
 def input_gradient(passes: Passes, at: Place = "pixels") -> SaliencyMap:
@@ -99,8 +99,8 @@ def grad_cam(passes: Passes) -> SaliencyMap:
     which a Transformer does not guarantee. The sum has no unit.
     """
     activations, slopes, place = _at_cam(passes)
-    found = (activations @ slopes.mean(dim=0)).clamp(min=0)
-    return SaliencyMap.from_patches("grad_cam", passes, found, place, signed=False)
+    result = (activations @ slopes.mean(dim=0)).clamp(min=0)
+    return SaliencyMap.from_patches("grad_cam", passes, result, place, signed=False)
 
 
 def hires_cam(passes: Passes) -> SaliencyMap:
@@ -146,7 +146,7 @@ def _at_cam(passes: Passes) -> tuple[Tensor, Tensor, str]:
 
     Raise UnsupportedModel if nothing was recorded there.
     """
-    place, found = passes.cam_place(), passes.gradients()
-    if found.activations is None or found.slopes is None:
+    place, result = passes.cam_place(), passes.gradients()
+    if result.activations is None or result.slopes is None:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(UNSEEN, place=place)))
-    return found.activations.double(), found.slopes.double(), place
+    return result.activations.double(), result.slopes.double(), place

@@ -45,8 +45,8 @@ def families(language: str) -> tuple[str, ...] | None:
     if language not in FOUND:
         return (USUAL,)
     known = {font.name for font in fontManager.ttflist}
-    found = next((name for name in FOUND[language] if name in known), None)
-    return None if found is None else (found, USUAL)
+    result = next((name for name in FOUND[language] if name in known), None)
+    return None if result is None else (result, USUAL)
 
 
 class FontMetrics:

@@ -129,12 +129,12 @@ def legend_entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tup
     named = [one for one in panel.series if one.name]
     many = len(named) > 12
     shown = [one for i, one in enumerate(named) if not many or i in (0, len(named) - 1) or (i + 1) % 4 == 0]
-    found = [(say(one.name), one.colour, "line" * one.line + "dots" * one.dots) for one in shown]
-    found += [(say(name), colour, "square") for colour, name in panel.named]
+    result = [(say(one.name), one.colour, "line" * one.line + "dots" * one.dots) for one in shown]
+    result += [(say(name), colour, "square") for colour, name in panel.named]
     for one in panel.levels:  # a level outside the axis has another name and no line
         name = one.name if line_is_visible(panel, one) else one.beyond or one.name
-        found += [(say(name), one.colour, "dashed")] if name else []
-    return found
+        result += [(say(name), one.colour, "dashed")] if name else []
+    return result
 
 
 def line_is_visible(panel: Chart, level: ReferenceLine) -> bool:

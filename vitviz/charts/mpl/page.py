@@ -70,8 +70,8 @@ def align_layouts(layouts: Sequence[PageLayout]) -> list[PageLayout]:
         most = {name: max(getattr(area, name) for area in areas) for name in ("top", "bottom")}
         return [replace(area, **most) for area in areas]
 
-    lines, found = max(one.lines for one in layouts), map_by_position([one.rows for one in layouts], widened)
-    return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, found, strict=True)]
+    lines, result = max(one.lines for one in layouts), map_by_position([one.rows for one in layouts], widened)
+    return [replace(one, lines=lines, rows=rows) for one, rows in zip(layouts, result, strict=True)]
 
 
 def draw_figure(drawing: PageDrawing, spec: FigureSpec, layout: PageLayout) -> None:

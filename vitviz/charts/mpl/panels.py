@@ -128,12 +128,12 @@ def _places(drawing: PageDrawing, panel: Chart, area: PanelLayout) -> list[tuple
 
 def draw_legend(drawing: PageDrawing, panel: Chart | Legend, area: PanelLayout, x: float, top: float) -> None:
     """Draw the legend entries that the layout has lines for."""
-    letters, found = drawing.letters, layout.legend_entries(panel, drawing.say)
+    letters, result = drawing.letters, layout.legend_entries(panel, drawing.say)
     line = letters.line()
     for row, members in enumerate(area.legend):
         left, at = x, top + (row + 0.5) * line
         for i in members:
-            name, colour, kind = found[i]
+            name, colour, kind = result[i]
             if "line" in kind or kind in DASHES:
                 drawing.line([left, left + 4.6], [at, at], colour, 0.35, kind if kind in DASHES else "")
             if "dots" in kind:

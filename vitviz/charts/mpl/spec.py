@@ -118,8 +118,8 @@ def share_scales(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
     >>> [spec.rows[0][0].scale.high for spec in share_scales(made)]
     [3, 3]
     """
-    found = map_by_position([spec.rows for spec in specs], _with_common_range)
-    return [replace(spec, rows=rows) for spec, rows in zip(specs, found, strict=True)]
+    result = map_by_position([spec.rows for spec in specs], _with_common_range)
+    return [replace(spec, rows=rows) for spec, rows in zip(specs, result, strict=True)]
 
 
 def map_by_position(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
@@ -135,7 +135,7 @@ def _with_common_range(panels: Sequence[Panel]) -> Sequence[Panel]:
     """
     if isinstance(panels[0], Chart):
         ends = {axis: np.asarray([getattr(panel, axis) for panel in panels]) for axis in ("x", "y")}
-        known = {axis: (found[:, 0].min(), found[:, 1].max()) for axis, found in ends.items()}
+        known = {axis: (result[:, 0].min(), result[:, 1].max()) for axis, result in ends.items()}
         return [replace(panel, **known) for panel in panels]
     scales = [getattr(panel, "scale", None) for panel in panels]
     known = [one for one in scales if one is not None]

@@ -207,8 +207,8 @@ def _first_linear_layer(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None,
     with ExitStack() as stack:
         for path, part in own.module.named_modules():
             if isinstance(part, nn.Conv2d | nn.Linear):
-                found = part, f"{path}: {type(part).__name__}"
-                hook = part.register_forward_pre_hook(lambda part, args, found=found: first.append(found))
+                result = part, f"{path}: {type(part).__name__}"
+                hook = part.register_forward_pre_hook(lambda part, args, found=result: first.append(found))
                 stack.callback(hook.remove)
         run_pass(own, noise, {}, first_only=True)
     return first[0] if first else (None, "")

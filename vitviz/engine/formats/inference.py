@@ -54,7 +54,7 @@ def architecture_of(
     plain ViT's or do not determine the architecture.
     """
     patches = tensors.get("patch_embed.proj.weight")
-    numbers = (found[1] for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key)))
+    numbers = (result[1] for key in tensors if (result := re.match(r"blocks\.(\d+)\.", key)))
     depth = 1 + max(map(int, numbers), default=-1)
     if patches is None or patches.ndim != 4 or not depth or "blocks.0.attn.qkv.weight" not in tensors:
         if kind := describe_foreign(tensors):

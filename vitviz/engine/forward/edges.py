@@ -194,7 +194,7 @@ class _Edged:
         The replacement is 0 or the writer's mean over images; for the embedding, the mean over these patches.
         """
         if (image, writer) not in self.known:
-            self.known.update({(image, one): found for one, found in self.differences(image, *writer[:2])})
+            self.known.update({(image, one): result for one, result in self.differences(image, *writer[:2])})
         return self.known[image, writer]
 
     def differences(self, image: int, kind: str, layer: int | None) -> Iterator[tuple[Writer, Tensor]]:

@@ -92,17 +92,17 @@ def find_checkpoint(
     if architecture:
         require_plain(architecture)
     local = list(checkpoints_in_folder(weights_folder(folder)))
-    found = by_name(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
-    found = found or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
-    if found is None:
+    result = by_name(name, local) or (_elsewhere(name) if trusted and _is_path(name) else None)
+    result = result or _registered(name, trusted) or (_elsewhere(name) if trusted else None)
+    if result is None:
         names = [checkpoint.name for checkpoint in local]
         close = get_close_matches(name, [*names, *_on_hub(), *architectures()], n=4, cutoff=0.5)
         here = ", ".join([*names, "timm's names such as vit_base_patch16_224"])
         instead = f"Similar names: {', '.join(close)}." if close else f"There are {here}."
         raise CheckpointError(f"There is no checkpoint {quoted(name)}. {instead}")
-    require_unicode(found.name, "the checkpoint's name")
-    found = replace(found, architecture=architecture) if architecture else found
-    return replace(found, name=f"{found.name}?{overrides.text()}") if overrides else found
+    require_unicode(result.name, "the checkpoint's name")
+    result = replace(result, architecture=architecture) if architecture else result
+    return replace(result, name=f"{result.name}?{overrides.text()}") if overrides else result
 
 
 @lru_cache(maxsize=1)
@@ -272,11 +272,11 @@ def by_name(name: str, local: list[Checkpoint]) -> Checkpoint | None:
     """Return the local checkpoint of this name, with or without its ending, or the step of "name@step"."""
     base, _, step = name.partition("@")
     by_name = {checkpoint.name: checkpoint for checkpoint in local}
-    found = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
-    if found is None:  # a file without its ending, if unambiguous
+    result = by_name.get(name) or (by_name.get(base) if step.isdecimal() and len(step) <= 12 else None)
+    if result is None:  # a file without its ending, if unambiguous
         alike = [by_name[name + suffix] for suffix in SUFFIXES if name + suffix in by_name]
         return alike[0] if len(alike) == 1 else None
-    return snapshot_checkpoint(found, int(step)) if found.name != name else found
+    return snapshot_checkpoint(result, int(step)) if result.name != name else result
 
 
 def join_ids(ids: Any) -> str:

@@ -121,7 +121,7 @@ def cached_file(location: str, filename: str) -> Path | None:
 def cached_weights(location: str) -> Path | None:
     """Return the cached weights file of a repository, an index only with all its shards; None for none."""
     there = (cached_file(location, name) for name in HUB_FILES)
-    return next((found for found in there if found and _all_shards_cached(location, found)), None)
+    return next((result for result in there if result and _all_shards_cached(location, result)), None)
 
 
 def is_cached(checkpoint: Checkpoint) -> bool:

@@ -67,7 +67,7 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
     """Return the pixels after all strokes; after an "onto" stroke, those of the image pasted onto."""
     original = pixels_of(open_image(image))
     erases = any(stroke.tool == "erase" for stroke in strokes.each)  # and so needs the original pixels
-    found, left = original.copy() if erases else original, WORK
+    result, left = original.copy() if erases else original, WORK
     mean = _mean(original)
     for stroke in strokes.each:
         cancellation.check()
@@ -81,19 +81,19 @@ def edited_pixels(image: Any, strokes: ImageEdits, other: Any = None) -> Pixels:
             )
         if left < 0:
             _refuse(original.shape)
-        piece = _cut_piece(found, stroke, box) if stroke.tool in _PIECES and across and down else None
+        piece = _cut_piece(result, stroke, box) if stroke.tool in _PIECES and across and down else None
         if stroke.tool == "onto":
-            del found, original  # one image in memory at a time
+            del result, original  # one image in memory at a time
             original = pixels_of(open_image(other) if stroke.ink == "other" else sample_image(stroke.ink))
-            found = original.copy() if erases else original
+            result = original.copy() if erases else original
             mean, left = _mean(original), left - original.size // 3
             if left < 0:
                 _refuse(original.shape)
         if piece is not None:
-            _paste_piece(found, piece, mean, stroke, box)
+            _paste_piece(result, piece, mean, stroke, box)
         elif across and down:
-            _apply_stroke(found, original, mean, stroke, box)
-    return found
+            _apply_stroke(result, original, mean, stroke, box)
+    return result
 
 
 def _refuse(shape: tuple[int, ...]) -> None:

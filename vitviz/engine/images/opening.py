@@ -357,9 +357,9 @@ def count_jpeg_scans(data: bytes) -> int:
 
 def require_few_scans(name: str, data: bytes, size: tuple[int, int]) -> None:
     """Raise ImageError for a JPEG of this (width, height) that has too many scans to decode."""
-    found, pixels = count_jpeg_scans(data), size[0] * size[1]
-    if found > MAX_SCANS or found * pixels > MAX_WORK:
-        count = f"more than {MAX_SCANS}" if found > MAX_SCANS else str(found)
+    result, pixels = count_jpeg_scans(data), size[0] * size[1]
+    if result > MAX_SCANS or result * pixels > MAX_WORK:
+        count = f"more than {MAX_SCANS}" if result > MAX_SCANS else str(result)
         raise ImageError(
             f"{name} is a JPEG in {count} scans of {pixels / 1e6:.3g} million pixels; at most {MAX_SCANS}"
             f" scans, and {MAX_WORK // 10**6} million pixels in all of them, are decoded. Save it again, as"

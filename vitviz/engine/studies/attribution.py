@@ -103,10 +103,10 @@ def filter_responses(
     real = trace.patch_embedding[whole].double()
     if (made - real).abs().amax() > TOLERANCES.get(trace.dtype, ROUGH) * real.abs().amax():
         raise refused
-    found = analyses.filter_responses(own if filters is None else filters, pixels[:, :rows, :cols])
+    result = analyses.filter_responses(own if filters is None else filters, pixels[:, :rows, :cols])
     if trace.kept is not None:
-        found.flatten(1)[:, sorted({*range(grid.patches)} - {*trace.kept})] = float("nan")
-    return found
+        result.flatten(1)[:, sorted({*range(grid.patches)} - {*trace.kept})] = float("nan")
+    return result
 
 
 def position_similarity(

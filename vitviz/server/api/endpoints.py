@@ -100,9 +100,9 @@ class Endpoints:
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
         view, subject, settings = self._asked("rollout", image, checkpoint, given)
-        found = self._service.read(subject, lambda: view.item(subject, "map", settings))
+        result = self._service.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
-        details = {"map": to_lists(found), "box": list(trace.view.box)}
+        details = {"map": to_lists(result), "box": list(trace.view.box)}
         return {**_origin(trace), **details, "grid": grid_json(trace.grid)}
 
     def attention_distance(self, image: ImageInput, checkpoint: str = "", renormalise: bool = False) -> dict:
@@ -235,9 +235,9 @@ class Endpoints:
         view, subject, settings = self._asked("evidence", image, checkpoint, given)
         if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        found = self._service.read(subject, lambda: upstream_sources(subject, settings))
-        lines = [{**_writer(writer), "logits": to_lists(part)} for writer, part in found.lines()]
-        return {**_origin(subject.trace), "share": found.share, "total": found.total, "writers": lines}
+        result = self._service.read(subject, lambda: upstream_sources(subject, settings))
+        lines = [{**_writer(writer), "logits": to_lists(part)} for writer, part in result.lines()]
+        return {**_origin(subject.trace), "share": result.share, "total": result.total, "writers": lines}
 
     def score_account(
         self, image: ImageInput, checkpoint: str = "", layer: int = 1, head: int = 1, query: str = "0",
@@ -257,8 +257,8 @@ class Endpoints:
         given = {"layer": layer, "head": head, "key": key, "against": against}
         given["token"] = position_of_name(str(query), self._subject(image, checkpoint).grid)
         view, subject, settings = self._asked("explorer", image, checkpoint, given)
-        found = self._service.read(subject, lambda: score.score_decomposition(view, subject, settings))
-        (attributed, tokens), four = found, found[0].content_position
+        result = self._service.read(subject, lambda: score.score_decomposition(view, subject, settings))
+        (attributed, tokens), four = result, result[0].content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
         details = {name: to_lists(getattr(attributed, name)) for name in names}
         details |= {"writers": [_writer(writer) for writer in attributed.writers], "tokens": tokens}
@@ -349,18 +349,18 @@ class Endpoints:
         from vitviz.analyses.faithfulness.ranking import verdict_text
         from vitviz.views.trial import compute
 
-        score, found = settings["score"], view.results(subject, settings, alone=bool(settings["method"]))
-        details = compute.ranking_json(found, score)
-        curves = {name: (curve.most[score], curve.least[score]) for name, curve in found.curves.items()}
+        score, result = settings["score"], view.results(subject, settings, alone=bool(settings["method"]))
+        details = compute.ranking_json(result, score)
+        curves = {name: (curve.most[score], curve.least[score]) for name, curve in result.curves.items()}
         return {
             **_origin(subject.trace),
-            "target": list(found.classes), "patches_as": found.patches_as, "shares": list(found.shares),
-            "verdict": str(verdict_text(found, score)),
+            "target": list(result.classes), "patches_as": result.patches_as, "shares": list(result.shares),
+            "verdict": str(verdict_text(result, score)),
             "chance": [*details["chance"], details["reach"]], "rows": details["rows"],
-            "maps": {name: to_lists(saliency.map) for name, saliency in found.maps.items()},
+            "maps": {name: to_lists(saliency.map) for name, saliency in result.maps.items()},
             "curves": {name: dict(zip(("most", "least"), map(to_lists, sides), strict=True))
                        for name, sides in curves.items()},
-            "refused": {name: str(reason) for name, reason in found.refused.items()},
+            "refused": {name: str(reason) for name, reason in result.refused.items()},
             "grid": grid_json(subject.grid),
         }  # fmt: skip
 

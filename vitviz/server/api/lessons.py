@@ -234,20 +234,20 @@ def read_lesson(data: bytes | BinaryIO) -> Lesson:
     from vitviz.traces.head_type import HEAD_TYPES
 
     file = io.BytesIO(data) if isinstance(data, bytes) else data
-    found = zips.read_files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
+    result = zips.read_files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:
-        about = parse_json(found[TOLD])
+        about = parse_json(result[TOLD])
         lesson, head_type = about["lesson"], about.get("head_type")
         seen, settings = links.parse_link(lesson), [lesson["settings"].get(view.slug) for view in VIEWS]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise NoLesson(NO_LESSON) from None
-    if seen.checkpoint is None or not (seen.sample or PICTURE in found):
+    if seen.checkpoint is None or not (seen.sample or PICTURE in result):
         raise NoLesson(NO_LESSON)
     asked = [one if isinstance(one, dict) else {} for one in settings]
     checked = {view.slug: links.accepted_settings(view, one) for view, one in zip(VIEWS, asked, strict=True)}
-    picture = None if seen.sample else found[PICTURE]
+    picture = None if seen.sample else result[PICTURE]
     head_type = head_type if head_type in HEAD_TYPES else None
-    return Lesson(seen, checked, picture, found.get(VECTORS), found.get(OTHER), head_type)
+    return Lesson(seen, checked, picture, result.get(VECTORS), result.get(OTHER), head_type)
 
 
 def lessons_in_folder(folder: Path) -> dict[str, Path]:

@@ -59,10 +59,10 @@ def parse_whole(value: Any, name: str, least: int, most: int) -> int:
 
 def parse_boolean(value: object, name: str) -> bool:
     """Parse a boolean, also from words: in Python any non-empty text is true. Raises WrongSetting."""
-    found = {"true": True, "false": False}.get(str(value).lower())
-    if found is None:
+    result = {"true": True, "false": False}.get(str(value).lower())
+    if result is None:
         raise WrongSetting(f"{name}={quoted(value)} is neither true nor false.")
-    return found
+    return result
 
 
 def without_paths(sentence: str) -> str:

@@ -73,8 +73,8 @@ def form_with_predictions(service: AnalysisService, state: dict[str, Any]) -> di
     count = sum(len(assumption.choices) for assumption in inspector.checkpoint.assumed)
     with service.work.computing(inspector, run.size, max(1, count)):
         picture = service.pictures.opened(run.picture, run.strokes)
-        found = predictions_by_choice(inspector, picture, inspector.checkpoint.assumed, size)
-        answers = {(name, text): answer for name, text, answer in found}
+        result = predictions_by_choice(inspector, picture, inspector.checkpoint.assumed, size)
+        answers = {(name, text): answer for name, text, answer in result}
     second = service.checkpoints.inspector(state["second"]) if state.get("second") else None
     return form_value(inspector, second, service.settings.keeps, answers)
 

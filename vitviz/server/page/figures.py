@@ -43,12 +43,12 @@ def figure_value(service: AnalysisService, key: str, view: View, soon: bool = Fa
         if reason := refusal(view, subject):
             ways = {"paintable": misses_patches(view, subject), "restorable": _restorable(view, subject)}
             return {**frame, "message": text_to_json(reason), **ways}
-        found = scripts.view_declaration(view, subject)
+        result = scripts.view_declaration(view, subject)
         if subject.awaited and view.needs is not Needs.WEIGHTS:
-            found |= {"items": {}}  # before a pass only items computed from the weights exist
+            result |= {"items": {}}  # before a pass only items computed from the weights exist
         files = [[file.name, file.label] for file in view.export.files]
         details = {"printable": is_printable(view), "files": files, "summary": service.summary(key, view)}
-        return {**frame, **found, **details}
+        return {**frame, **result, **details}
     except Exception as error:
         return {**frame, "message": error_json(error, f"The view {view.slug}")}
 

@@ -314,7 +314,7 @@ def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tup
 
         grid = inspector.grid()
         return fitted_size(upload(), grid.patches, grid.patch)
-    found = _PIXELS.fullmatch(asked)
-    if not found:
+    result = _PIXELS.fullmatch(asked)
+    if not result:
         raise VitvizError(LocalizedText(NO_SIZE, size=repr(asked[:60])))
-    return int(found[1]), int(found[2] or found[1])
+    return int(result[1]), int(result[2] or result[1])

@@ -170,12 +170,12 @@ def _route(
     async def handle(request: Request) -> Response:
         parts = request.path_params
         given = dict(request.query_params) if method == "GET" else await request.body()
-        found = available_now(given, **parts) if available_now else None
+        result = available_now(given, **parts) if available_now else None
 
         def made() -> Response:
             return answer(given if method == "GET" else _question(given), **parts)
 
-        return found or await run_in_threadpool(lambda: run_answer(made, request, turn))
+        return result or await run_in_threadpool(lambda: run_answer(made, request, turn))
 
     return APIRoute(f"{BASE}/{path}", handle, methods=[method], include_in_schema=False)
 
@@ -360,10 +360,10 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
 @cache
 def _sample(name: str) -> bytes:
     """Return a sample's thumbnail as JPEG."""
-    found = sample_image(name)
-    found.thumbnail((240, 240))
+    result = sample_image(name)
+    result.thumbnail((240, 240))
     data = io.BytesIO()
-    found.save(data, "JPEG", quality=88)
+    result.save(data, "JPEG", quality=88)
     return data.getvalue()
 
 

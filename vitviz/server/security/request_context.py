@@ -92,14 +92,14 @@ def direct_request() -> Request | None:
 @contextmanager
 def bind_request(request: Request | None) -> Iterator[None]:
     """Bind a computation in a thread to its request; the visitor has left once the connection is closed."""
-    last, found = time.monotonic(), False
+    last, result = time.monotonic(), False
 
     def broken() -> bool:
-        nonlocal last, found
-        if not found and time.monotonic() > last + LOOKS:
-            found = anyio.from_thread.run(request.is_disconnected)
+        nonlocal last, result
+        if not result and time.monotonic() > last + LOOKS:
+            result = anyio.from_thread.run(request.is_disconnected)
             last = time.monotonic()
-        return found
+        return result
 
     token = _connection.set(None if request is None else (request, broken))
     try:

@@ -67,8 +67,8 @@ class RequestQueue:
         may = [one for one in self.waiting if mine.count(one.visitor) < own]
         if not may or len(self.computing) >= self.places:
             return None
-        found = min(may, key=lambda one: (self.had.get(one.address, 0), self.had.get(one.visitor, 0)))
-        return found if fits(found) else None
+        result = min(may, key=lambda one: (self.had.get(one.address, 0), self.had.get(one.visitor, 0)))
+        return result if fits(result) else None
 
     def admit(self, request: ScheduledRequest) -> None:
         """Move a waiting request to the computing ones, start its time and count its visitor's turn."""

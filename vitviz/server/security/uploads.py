@@ -50,20 +50,20 @@ def resolve_inside(path: Any) -> Path:
     if isinstance(path, str) and _ADDRESS.match(path):
         raise NotUploaded(ADDRESS)
     try:
-        found, folder = Path(os.path.realpath(path)), Path(os.path.realpath(get_upload_folder()))
+        result, folder = Path(os.path.realpath(path)), Path(os.path.realpath(get_upload_folder()))
     except (OSError, ValueError, TypeError):
         raise NotUploaded from None
-    if found == folder or not found.is_relative_to(folder):
+    if result == folder or not result.is_relative_to(folder):
         raise NotUploaded
-    return found
+    return result
 
 
 def resolve_upload(path: Any) -> Path:
     """Resolve the path of a regular file. Raises NotUploaded for a folder, pipe, device or missing file."""
-    found = resolve_inside(path)
-    if os.path.islink(found) or not os.path.isfile(found):
+    result = resolve_inside(path)
+    if os.path.islink(result) or not os.path.isfile(result):
         raise NotUploaded
-    return found
+    return result
 
 
 def read_upload(path: Any) -> bytes:
@@ -192,18 +192,18 @@ class Quota:
 
         Remove empty upload folders that have not changed for LIFETIME seconds.
         """
-        found = []
+        result = []
         for folder, _, names in os.walk(get_upload_folder()):
             for path in (os.path.join(folder, name) for name in names):
                 with contextlib.suppress(OSError):  # deleted meanwhile
                     about = os.lstat(path)
                     if os.path.realpath(path) not in self._kept:
-                        found.append((about.st_mtime, about.st_size, path))
+                        result.append((about.st_mtime, about.st_size, path))
             with contextlib.suppress(OSError):  # deleted meanwhile, or in use again
                 old = not names and time.time() - os.lstat(folder).st_mtime > LIFETIME
                 if old and folder != get_upload_folder():
                     os.rmdir(folder)
-        return found
+        return result
 
 
 def _free() -> int:

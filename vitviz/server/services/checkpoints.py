@@ -48,8 +48,8 @@ class CheckpointStore:
         """Return the available checkpoints, those on this server first."""
         from vitviz import engine
 
-        found, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
-        return [checkpoint for checkpoint in found if not allowed or checkpoint.name in allowed]
+        result, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
+        return [checkpoint for checkpoint in result if not allowed or checkpoint.name in allowed]
 
     def choices(self) -> list[tuple[str, str]]:
         """Return the picker's choices: a description and the name of each checkpoint.
@@ -90,12 +90,12 @@ class CheckpointStore:
         """
         from vitviz import engine
 
-        if (found := request_lookups().get(name)) is not None:
-            return found
+        if (result := request_lookups().get(name)) is not None:
+            return result
         own, *said = without_text(name)
         if said[0] or vectors_of(name):
-            found = self._about(name, self.inspector(own, progress), said, progress)
-            return request_lookups().setdefault(name, found)
+            result = self._about(name, self.inspector(own, progress), said, progress)
+            return request_lookups().setdefault(name, result)
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # snapshots of allowed ones too
             offer = ", ".join(allowed)
@@ -105,21 +105,21 @@ class CheckpointStore:
 
         def load(again: bool = False):
             with self.work.drawing(0, alone=False):
-                found = engine.find_checkpoint(name, given.weights, trusted=False)
+                result = engine.find_checkpoint(name, given.weights, trusted=False)
             # downloads hold no turn
-            here = found.source != "hub" or found.on_disk
+            here = result.source != "hub" or result.on_disk
             with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
                 inspector = zerogpu.with_space_gpu(engine.load(name, **asked, progress=progress))
             if again:
                 inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
             return inspector
 
-        found = self._inspectors.get(name, load)
-        if not engine.files_unchanged(found.checkpoint):
-            self._inspectors.forget(lambda _, one: one is found)  # another request may have replaced it
-            found = self._inspectors.get(name, lambda: load(again=True))
-        request_lookups()[name] = found
-        return found
+        result = self._inspectors.get(name, load)
+        if not engine.files_unchanged(result.checkpoint):
+            self._inspectors.forget(lambda _, one: one is result)  # another request may have replaced it
+            result = self._inspectors.get(name, lambda: load(again=True))
+        request_lookups()[name] = result
+        return result
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
         """Return the checkpoint with vectors or text classes; the text tower is loaded before the turn."""
@@ -182,9 +182,9 @@ class ClassVectors:
 
     def name_with(self, checkpoint: str, data: bytes, called: str) -> str:
         """Return the checkpoint's name with a file's classes. Raises VitvizError for none or too many."""
-        found = parse_classes(data, called)
-        name = with_vectors(checkpoint, found.digest)
-        self._kept.get(vectors_of(name), lambda: (found, data))
+        result = parse_classes(data, called)
+        name = with_vectors(checkpoint, result.digest)
+        self._kept.get(vectors_of(name), lambda: (result, data))
         return name
 
     def of(self, name: str) -> tuple[Classes, bytes] | None:
@@ -193,10 +193,10 @@ class ClassVectors:
         Raises Unknown if they were evicted.
         """
         key = vectors_of(name)
-        found = self._kept.peek(key) if key else None
-        if key and found is None:
+        result = self._kept.peek(key) if key else None
+        if key and result is None:
             raise Unknown(AWAY)
-        return found
+        return result
 
 
 def parse_classes(data: bytes, called: str) -> Classes:

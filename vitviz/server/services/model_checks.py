@@ -69,8 +69,8 @@ class ModelChecks:
         model = self._model(key)
         steps = (self._steps.peek((*model, given, place)) for place in range(len(all_checks())))
         known = [step for step in steps if step is not None]
-        found = tuple(one for step in known for one in step.findings)
-        return Report(model[0], max((step.images for step in known), default=0), found)
+        result = tuple(one for step in known for one in step.findings)
+        return Report(model[0], max((step.images for step in known), default=0), result)
 
     def _model(self, key: str) -> tuple[str, str]:
         """Return (checkpoint name, weights digest) of a run, as in the cache keys of findings."""
@@ -91,10 +91,10 @@ class ModelChecks:
         with uploads.protect_files(paths), self._work.computing(inspector, None, PASSES):
             model = (*self._model(key), given)
             subject = self._subjects.get(model, lambda: self._subject(inspector, images))
-            found = tuple(results(subject, *all_checks()[place]))
+            result = tuple(results(subject, *all_checks()[place]))
             if place == len(all_checks()) - 1:
                 self._subjects.forget(lambda name, _: name == model)
-        return CheckStep(found, len(subject.images))
+        return CheckStep(result, len(subject.images))
 
     def _subject(self, inspector, images: Sequence | None) -> CheckSubject:
         """Return the input of the checks: the model and at most 8 images whose traces fit in memory.

@@ -81,9 +81,9 @@ class SkipMeasure:
         """
         grid = seen.trace.grid
         tail = seen.inspector.tail(grid.pixels, seen.trace.tokens[0].device)
-        found = analyses.skip_ratios(seen.trace, tail.layers)
+        result = analyses.skip_ratios(seen.trace, tail.layers)
         ratios = {}
-        for branch, ratio in vars(found).items():
+        for branch, ratio in vars(result).items():
             ratios[f"{branch}_patches"] = ratio[..., grid.prefix :].mean(dim=-1)
             if "class" in grid.prefix_names:
                 ratios[f"{branch}_class"] = ratio[..., grid.prefix_names.index("class")]
@@ -160,8 +160,8 @@ class LogitLensMeasure:
         head_type = _predicting(seen.trace)
         # layer 0 is the input of the first block
         named = predictions_of(attribution.logit_lens(seen.inspector, seen.trace), head_type)
-        found = {"agrees": named == predictions_of(seen.trace.logits, head_type).unsqueeze(-1)}
-        return found if seen.labels is None else found | {"correct": named == seen.labels.unsqueeze(-1)}
+        result = {"agrees": named == predictions_of(seen.trace.logits, head_type).unsqueeze(-1)}
+        return result if seen.labels is None else result | {"correct": named == seen.labels.unsqueeze(-1)}
 
 
 class AccuracyMeasure:
@@ -259,13 +259,15 @@ class SufficientEdgesMeasure:
 
         from which the prediction is preserved; NaN if no tried share preserves it.
         """
-        found = circuits.sufficient_edges(seen.inspector, copy_to_cpu(seen.trace), draws=1)
-        rows = {name: rows[0].double().cpu().numpy() for name, rows in found.margins.items()}
+        result = circuits.sufficient_edges(seen.inspector, copy_to_cpu(seen.trace), draws=1)
+        rows = {name: rows[0].double().cpu().numpy() for name, rows in result.margins.items()}
         margins = {f"margin_by_{name}": row for name, row in rows.items()}
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
-        sizes = {name: getattr(found, name) for name in ("smallest_preserving", "preserving_from")}
-        sizes = {name: np.nan if size is None else size / len(found.edges) for name, size in sizes.items()}
-        singles = {name: np.asarray(value, float) for name, value in (sizes | {"tried": found.tried}).items()}
+        sizes = {name: getattr(result, name) for name in ("smallest_preserving", "preserving_from")}
+        sizes = {name: np.nan if size is None else size / len(result.edges) for name, size in sizes.items()}
+        singles = {
+            name: np.asarray(value, float) for name, value in (sizes | {"tried": result.tried}).items()
+        }
         return {**margins, **stands, **singles}
 
 
@@ -287,7 +289,7 @@ def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
     ['distance', 'entropy']
     """
     asked = [asked] if isinstance(asked, str) else list(asked)
-    found: dict[str, Measure] = {}
+    result: dict[str, Measure] = {}
     for one in asked:
         measure = MEASURES.get(one) if isinstance(one, str) else one
         if not isinstance(measure, Measure):
@@ -295,12 +297,12 @@ def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
             raise VitvizError(
                 f"There is no measure {quoted(one)}; expected of {known}, or an object like them."
             )
-        if found.setdefault(measure.name, measure) is not measure:
+        if result.setdefault(measure.name, measure) is not measure:
             name = quoted(measure.name)
             raise VitvizError(f"Two different measures are called {name}; give one of them another name.")
-    if not found:
+    if not result:
         raise VitvizError(f"A survey needs at least one measure; expected of {', '.join(MEASURES)}.")
-    return tuple(found.values())
+    return tuple(result.values())
 
 
 MOST = 8  # images per batch
@@ -331,12 +333,12 @@ def sample_crops() -> list:
     >>> len(sample_crops())
     20
     """
-    found = []
+    result = []
     for sample in samples():
         picture = sample_image(sample.name)
         sides = (*picture.size, *picture.size)
-        found += [picture.crop([round(a * b) for a, b in zip(part, sides, strict=True)]) for part in PARTS]
-    return found
+        result += [picture.crop([round(a * b) for a, b in zip(part, sides, strict=True)]) for part in PARTS]
+    return result
 
 
 def batch_size_for(count: int) -> int:

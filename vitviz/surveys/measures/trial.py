@@ -96,23 +96,23 @@ class FaithfulnessMeasure:
     @property
     def quantities(self) -> tuple[Quantity, ...]:
         """The arrays measured per image; SaCo, convergence and box scores depend on the settings."""
-        found = [
+        result = [
             Quantity("most", "protocol method score", "Area, most relevant removed first", "score"),
             Quantity("least", "protocol method score", "Area, least relevant removed first", "score"),
             Quantity("ahead", "protocol method other score", "Gap of one method less the other's", "score"),
             Quantity("alike", "method", "Rank correlation of the maps of the two likeliest classes", ""),
         ]
         if self.saco:
-            found.append(Quantity("saco", "protocol method", "SaCo", ""))
+            result.append(Quantity("saco", "protocol method", "SaCo", ""))
         if self._integrates:
-            found += [Quantity(*one) for one in INTEGRATED]
+            result += [Quantity(*one) for one in INTEGRATED]
         if self.boxes:
-            found += [
+            result += [
                 Quantity("hit", "method", "The largest patch lies in the object's box", "share of pictures"),
                 Quantity("energy", "method", "Share of what is positive in the object's box", "share"),
                 Quantity("box", "", "Share of the picture that the box covers", "share"),
             ]
-        return tuple(found)
+        return tuple(result)
 
     def of(self, seen: MeasuredImage) -> dict[str, np.ndarray]:
         """Return an image's removal areas, gaps, map correlations and optional scores by method.
@@ -135,11 +135,13 @@ class FaithfulnessMeasure:
             seen.refused[f"{self.name}.{method}"] = reason
         others = [one for one in (first, *second) if one != target]  # empty for a single output
         alike = self._alike(seen, made, others[0]) if others else np.full(len(self.methods), np.nan)
-        found = self._areas(trials) | {"alike": alike}
+        result = self._areas(trials) | {"alike": alike}
         if self._integrates:
             values = (getattr(made.get(STEPPED), name, None) for name, *_ in INTEGRATED)
-            found |= {one[0]: np.asarray(value, float) for one, value in zip(INTEGRATED, values, strict=True)}
-        return found | self._pointing(seen, made, seed)
+            result |= {
+                one[0]: np.asarray(value, float) for one, value in zip(INTEGRATED, values, strict=True)
+            }
+        return result | self._pointing(seen, made, seed)
 
     def _areas(self, trials: Sequence[Faithfulness]) -> dict[str, np.ndarray]:
         """Return areas (most and least relevant removed first), gaps of methods, and SaCo if asked.
@@ -157,8 +159,8 @@ class FaithfulnessMeasure:
                         if score in trial.scores:
                             sides[:, i, j, k] = trial.areas(method, score)
         gaps = sides[1] - sides[0]
-        found = {"most": sides[0], "least": sides[1], "ahead": gaps[:, :, None] - gaps[:, None]}
-        return found | ({"saco": saco} if self.saco else {})
+        result = {"most": sides[0], "least": sides[1], "ahead": gaps[:, :, None] - gaps[:, None]}
+        return result | ({"saco": saco} if self.saco else {})
 
     def _alike(self, seen: MeasuredImage, made: dict, other: int) -> np.ndarray:
         """Return per method the rank correlation of its map in `made` with that of class `other`.
@@ -166,16 +168,16 @@ class FaithfulnessMeasure:
         NaN for expensive, random and refused methods; 0 for a constant map.
         """
         passes = saliency.explained(seen.inspector, seen.trace, other)
-        found = np.full(len(self.methods), np.nan)
+        result = np.full(len(self.methods), np.nan)
         asked = [one for one in self.methods if one in made and one not in (*EXPENSIVE, "random")]
         others, refused = compute_maps(passes, asked)
         for method, one in others.items():
             alike = spearman(made[method].map, one.map)
             # a constant map has no order and correlates with nothing
-            found[self.methods.index(method)] = 0.0 if alike is None else alike
+            result[self.methods.index(method)] = 0.0 if alike is None else alike
         for method, reason in refused.items():
             seen.refused[f"{self.name}.{ALIKE}.{method}"] = reason
-        return found
+        return result
 
     def _pointing(self, seen: MeasuredImage, made: dict, seed: int) -> dict[str, np.ndarray]:
         """Return pointing hits and energy in the boxes per method, and the share the boxes cover.
@@ -193,8 +195,8 @@ class FaithfulnessMeasure:
                 values = torch.rand(grid.rows, grid.cols, generator=numbers, dtype=torch.float64)
             hits.append(np.nan if values is None else pointing_hit(values, grid, boxes))
             energies.append(np.nan if values is None else energy_in_boxes(values, share))
-        found = {"hit": hits, "energy": energies, "box": share.mean().item()}
-        return {name: np.asarray(value) for name, value in found.items()}
+        result = {"hit": hits, "energy": energies, "box": share.mean().item()}
+        return {name: np.asarray(value) for name, value in result.items()}
 
     def _seed_of(self, seen: MeasuredImage) -> int:
         """Return a seed derived from the pixels, independent of the source and the position in it."""

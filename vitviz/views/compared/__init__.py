@@ -153,8 +153,8 @@ class SimilarityView(View):
             return np.asarray(list(subject.film()))
         if name == "looked":
             return np.asarray([_survey_next_step(subject, settings)])
-        found = layer_curves(survey_to_show(subject))
-        return np.stack([found[one] for one in CURVES])
+        result = layer_curves(survey_to_show(subject))
+        return np.stack([result[one] for one in CURVES])
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return the selected curve of this checkpoint and of the one that it is compared with.
@@ -175,10 +175,10 @@ class SimilarityView(View):
             of_class = settings["tokens"] == "class"
             name = f"{curve}_{'class' if of_class else 'patches'}"
             whose = LocalizedText("of the class token" if of_class else "mean over the patches")
-        found = [layer_curves(one)[name] for one in shown]
-        relative = len({len(values) for values in found}) > 1
+        result = [layer_curves(one)[name] for one in shown]
+        relative = len({len(values) for values in result}) > 1
         series, lost = [], []
-        for one, values, colour in zip(shown, found, (BLUE, ORANGE), strict=False):
+        for one, values, colour in zip(shown, result, (BLUE, ORANGE), strict=False):
             known, blocks = np.isfinite(values), np.arange(1, len(values) + 1)
             if not known.any():
                 lost.append(LocalizedText(LOST, checkpoint=one.checkpoint))
@@ -191,7 +191,7 @@ class SimilarityView(View):
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
         most = max((float(one.y.max()) for one in series), default=0.0)
         along = LocalizedText("relative depth (block / number of blocks)" if relative else "block number")
-        ends = (0.0, 1.03) if relative else (0.4, max(map(len, found)) + 0.6), (0.0, 1.08 * most or 1.0)
+        ends = (0.0, 1.03) if relative else (0.4, max(map(len, result)) + 0.6), (0.0, 1.08 * most or 1.0)
         title = join_texts(LocalizedText(options[settings["curve"]]), whose)
         like = {"whole": not relative, "aspect": 0.78, "notes": tuple(lost)}
         like["unit"] = "px" if curve == "distance" else ""
@@ -238,15 +238,15 @@ class SimilarityView(View):
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the matrix and the available curves, also of the checkpoint that it is compared with."""
         survey = survey_to_show(subject)
-        found = {name: self.item(subject, name, settings) for name in ("cka", "error")}
-        found["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
-        found |= _available_curves(layer_curves(survey), "")
+        result = {name: self.item(subject, name, settings) for name in ("cka", "error")}
+        result["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
+        result |= _available_curves(layer_curves(survey), "")
         if settings["against"] == "film":
-            found["steps"] = self.item(subject, "steps", settings)
+            result["steps"] = self.item(subject, "steps", settings)
         if (other := compared_survey(subject, settings)) is not None:
             curves = _available_curves(layer_curves(other), "second_")
-            found |= {"second_checkpoint": np.asarray(other.checkpoint), **curves}
-        return found
+            result |= {"second_checkpoint": np.asarray(other.checkpoint), **curves}
+        return result
 
     def _compared(self, subject: ViewContext, settings: Settings, compare) -> np.ndarray:
         """Return `compare` (CKA or its error) by depth and the other's depth, or by depth and step.
@@ -263,8 +263,8 @@ class SimilarityView(View):
         steps = subject.film()
         if not steps:
             raise WrongSetting(LocalizedText(NO_FILM))
-        found = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
-        return np.stack([one.numpy() for one in found], axis=1)
+        result = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
+        return np.stack([one.numpy() for one in result], axis=1)
 
 
 def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
@@ -303,13 +303,13 @@ def layer_curves(survey: Any) -> dict[str, np.ndarray]:
     Units: px for "distance", nats for "entropy", ratios for the others.
     """
     distance, known = survey.mean("distance").mean(axis=1), survey.quantities
-    found = {
+    result = {
         "distance": distance,
         "distance_of_even": distance / analyses.uniform_distance(survey.grid),
         "entropy": survey.mean("entropy").mean(axis=1),
     }
     none = np.full_like(distance, np.nan)
-    return found | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
+    return result | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
 
 
 def _survey_next_step(subject: ViewContext, settings: Settings) -> int:

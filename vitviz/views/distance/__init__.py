@@ -69,11 +69,11 @@ class AttentionDistanceView(View):
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the numbers of one image or, under the same names, of a set."""
-        found = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
+        result = {**super().numbers(subject, settings), "uniform": self.item(subject, "uniform", settings)[0]}
         if subject.survey is not None:
-            found["pictures"] = np.asarray(subject.survey.images)
+            result["pictures"] = np.asarray(subject.survey.images)
         error = _error(subject, settings)
-        return found if error is None else {**found, "error": error}
+        return result if error is None else {**result, "error": error}
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return a dot per head over the layers, or a line per layer over its heads sorted by distance."""

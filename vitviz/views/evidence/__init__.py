@@ -282,8 +282,8 @@ class AttributionView(View):
         if name == "explained":
             if settings["method"] == "ledger":
                 return np.asarray([account.total, account.gap])
-            found = compute.saliency_of_target(subject, settings)
-            return np.asarray([found.explained, found.unexplained], float)  # None is not a number
+            result = compute.saliency_of_target(subject, settings)
+            return np.asarray([result.explained, result.unexplained], float)  # None is not a number
         if name == "map":
             if settings["method"] != "ledger":
                 return compute.saliency_of_target(subject, settings).map.numpy()

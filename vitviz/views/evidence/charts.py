@@ -75,16 +75,16 @@ def waterfall_chart(view, subject, settings) -> Chart:
 
 def upstream_chart(view, subject, settings) -> Chart:
     """Return bars of all sources of the selected head: patch, position, heads and MLP by layer, biases."""
-    found, followed = compute.upstream_sources(subject, settings), compute.trail(subject, settings)
-    layered = (found.heads, found.mlps, found.biases)
+    result, followed = compute.upstream_sources(subject, settings), compute.trail(subject, settings)
+    layered = (result.heads, result.mlps, result.biases)
     heads, mlps, biases = (one.double().nan_to_num().numpy() for one in layered)
     layer, head = (one + 1 for one in followed[-1])
-    bars = [(("embedding",), found.embedding)]
-    bars += [] if found.positions is None else [(("positions",), found.positions)]
+    bars = [(("embedding",), result.embedding)]
+    bars += [] if result.positions is None else [(("positions",), result.positions)]
     ends = len(bars)
     for one in range(1, layer):
         bars += [(("heads", one), heads[one - 1].sum()), (("mlp", one), mlps[one - 1])]
-    bars.append((("biases",), found.constant + biases.sum()))
+    bars.append((("biases",), result.constant + biases.sum()))
     names, values = zip(*bars, strict=True)
     lit = [".".join(map(str, one)) for one in names]
     writer = ["" if one[0] in ("heads", "biases") else key for one, key in zip(names, lit, strict=True)]
@@ -93,7 +93,7 @@ def upstream_chart(view, subject, settings) -> Chart:
     hints = [LocalizedText("Click to see its patches") if name else "" for name in writer]
     low, high = min(0.0, values.min()), max(0.0, values.max()) or 1e-6
     every = max(1, layer // 12)
-    parts = {"embedding": found.embedding, "positions": found.positions or 0.0, "heads": heads.sum()}
+    parts = {"embedding": result.embedding, "positions": result.positions or 0.0, "heads": heads.sum()}
     parts |= {"mlps": mlps.sum(), "biases": values[-1]}
     said = {name: signed(float(value)) for name, value in parts.items()}
     shades = tuple(PALE[c] if one[0] == "mlp" else c for one, c in zip(names, colours, strict=True))
@@ -110,7 +110,7 @@ def upstream_chart(view, subject, settings) -> Chart:
         "named": LEGEND,
     }
     like["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
-    like["notes"] = (LocalizedText(HELD, sum=fixed(found.total), share=fixed(found.share), **said),)
+    like["notes"] = (LocalizedText(HELD, sum=fixed(result.total), share=fixed(result.share), **said),)
     return Chart(along, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **like)
 
 
@@ -172,9 +172,9 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
     """Return the text with the correlation, once all layers are known, and the largest disagreement."""
     alike = []
     if settings["layer"] == 1:
-        found = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
-        known = LocalizedText("Correlation of contribution and drop: {value}", value=fixed(found, 2))
-        alike.append(LocalizedText(NO_CORRELATION) if math.isnan(found) else known)
+        result = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
+        known = LocalizedText("Correlation of contribution and drop: {value}", value=fixed(result, 2))
+        alike.append(LocalizedText(NO_CORRELATION) if math.isnan(result) else known)
     apart = np.abs(effects - shares)
     if not np.isfinite(apart).any():
         return join_texts(*alike)

@@ -103,17 +103,17 @@ def account(subject: ViewContext, settings: Settings):
 
 def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the map of all heads, of those up to a layer, of one layer's or of one head: (row, col)."""
-    found, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
+    result, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
     if not chosen and not until:
-        return found.patches.numpy()
+        return result.patches.numpy()
     if not chosen:
-        return to_patch_map(subject, found.sources[:until].sum(dim=(0, 1)))
+        return to_patch_map(subject, result.sources[:until].sum(dim=(0, 1)))
     layer, *head = (int(part) - 1 for part in chosen.split("."))
     about = subject.about
     if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
         bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
         raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
-    sources = found.sources[layer, head[0]] if head else found.sources[layer].sum(dim=0)
+    sources = result.sources[layer, head[0]] if head else result.sources[layer].sum(dim=0)
     return to_patch_map(subject, sources)
 
 
@@ -126,14 +126,14 @@ def saliency_of_target(subject: ViewContext, settings: Settings):
     """Return the map of another method, which makes its own passes through the unedited model."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(EDITED))
-    found = shared.shared_saliency_map(subject, target(subject, settings), settings["method"])
+    result = shared.shared_saliency_map(subject, target(subject, settings), settings["method"])
     if settings.get("difference") != "on":
-        return found
+        return result
     was = shared.shared_saliency_map(original_context(subject), target(subject, settings), settings["method"])
-    constants = {name: value - was.constants[name] for name, value in found.constants.items()}
-    prefix = None if found.prefix is None else found.prefix - was.prefix
-    changed = {"answer": found.answer - was.answer, "prefix": prefix, "constants": constants}
-    return replace(found, map=found.map - was.map, **changed)
+    constants = {name: value - was.constants[name] for name, value in result.constants.items()}
+    prefix = None if result.prefix is None else result.prefix - was.prefix
+    changed = {"answer": result.answer - was.answer, "prefix": prefix, "constants": constants}
+    return replace(result, map=result.map - was.map, **changed)
 
 
 def lens_of_input(subject: ViewContext, form: str):
@@ -171,9 +171,9 @@ def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     A pair is the class and its probability, or value. For a dropped patch, the probability is -1 and a value
     is NaN.
     """
-    found = _answers(subject, settings["depth"])
-    found = found if subject.trace.head_type == "value" else found.nan_to_num(nan=-1.0)
-    top = found.topk(min(BEST, len(found)), dim=0)
+    result = _answers(subject, settings["depth"])
+    result = result if subject.trace.head_type == "value" else result.nan_to_num(nan=-1.0)
+    top = result.topk(min(BEST, len(result)), dim=0)
     pairs = np.stack([top.indices.numpy(), top.values.numpy()], axis=-1)  # rank row col pair
     return np.moveaxis(pairs, 0, 2)
 
@@ -188,9 +188,9 @@ def layer_effects(subject: ViewContext, settings: Settings) -> np.ndarray:
 def all_effects(subject: ViewContext, settings: Settings):
     """Return the effects of all layers as `vitviz.analyses.AblationEffects`."""
     each = (shared.ablation_drops(subject, layer).double() for layer in range(subject.about.layers))
-    found = lazy.torch.stack([target_column(subject, settings, one) for one in each])
+    result = lazy.torch.stack([target_column(subject, settings, one) for one in each])
     logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
-    return analyses.AblationEffects(logit, found[:, :-1], found[:, -1], "mean", reference)
+    return analyses.AblationEffects(logit, result[:, :-1], result[:, -1], "mean", reference)
 
 
 def agreement(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -207,15 +207,15 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
     if not text:
         heads = account(subject, settings).heads
         return [divmod(int(heads.abs().argmax()), heads.shape[1])]
-    found = [tuple(int(part) - 1 for part in one.split(".")) for one in text.split("-")]
+    result = [tuple(int(part) - 1 for part in one.split(".")) for one in text.split("-")]
     about = subject.about
-    backwards = all(one > two for (one, _), (two, _) in zip(found, found[1:], strict=False))
-    if not backwards or any(not (0 <= a < about.layers and 0 <= b < about.heads) for a, b in found):
+    backwards = all(one > two for (one, _), (two, _) in zip(result, result[1:], strict=False))
+    if not backwards or any(not (0 <= a < about.layers and 0 <= b < about.heads) for a, b in result):
         raise WrongSetting(
             f"Given trail={text}; expected heads of layer 1 to {about.layers}, head 1 to {about.heads}, each"
             " in an earlier layer than the one before it, such as 8.2-5.1."
         )
-    return found
+    return result
 
 
 def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None = None):
@@ -227,37 +227,37 @@ def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None
 
 def trail_json(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the trail with the contribution along it, as JSON: [layer, head, contribution], from 1."""
-    found = enumerate(trail(subject, settings), 1)
+    result = enumerate(trail(subject, settings), 1)
     return shared.json_bytes(
-        [[layer + 1, head + 1, upstream_sources(subject, settings, n).share] for n, (layer, head) in found]
+        [[layer + 1, head + 1, upstream_sources(subject, settings, n).share] for n, (layer, head) in result]
     )
 
 
 def writer_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the contributions of all sources for export; positions are NaN if the model has none."""
-    found = upstream_sources(subject, settings)
-    positions = np.nan if found.positions is None else found.positions
-    others = found.share, found.total, found.embedding, positions, found.constant
+    result = upstream_sources(subject, settings)
+    positions = np.nan if result.positions is None else result.positions
+    others = result.share, result.total, result.embedding, positions, result.constant
     return {
-        "written_by_heads": found.heads.numpy(),
-        "written_by_layers": np.stack([found.biases.numpy(), found.mlps.numpy()]),
+        "written_by_heads": result.heads.numpy(),
+        "written_by_layers": np.stack([result.biases.numpy(), result.mlps.numpy()]),
         "written_otherwise": np.asarray(others),
     }
 
 
 def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the contribution of the selected source, or of all, by the patch that the head attends to."""
-    found, chosen = upstream_sources(subject, settings).by_token, settings["writer"]
+    result, chosen = upstream_sources(subject, settings).by_token, settings["writer"]
     kind, *numbers = chosen.split(".")
     place = tuple(int(number) - 1 for number in numbers)
     about = subject.about
     if not chosen:
-        ends = [one for one in (found.embedding, found.positions, found.constant) if one is not None]
-        layered = found.heads.nansum(dim=(0, 1)) + (found.biases + found.mlps).nansum(dim=0)
+        ends = [one for one in (result.embedding, result.positions, result.constant) if one is not None]
+        layered = result.heads.nansum(dim=(0, 1)) + (result.biases + result.mlps).nansum(dim=0)
         tokens = sum(ends) + layered
     else:
         there = all(0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False))
-        tokens = found.of(lazy.upstream.Writer(kind, *place)) if there else None
+        tokens = result.of(lazy.upstream.Writer(kind, *place)) if there else None
         if tokens is None:
             raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
     return to_patch_map(subject, tokens)

@@ -49,8 +49,8 @@ def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 def legend_entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, str, str]]:
     """Return the legend as (class, name, colour); class None, if any, comes last for all other classes."""
-    labels, found = subject.trace.labels, likeliest_by_patch(subject, settings)[..., 0].astype(int)
-    most = np.argsort(-np.bincount(found.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
+    labels, result = subject.trace.labels, likeliest_by_patch(subject, settings)[..., 0].astype(int)
+    most = np.argsort(-np.bincount(result.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
     named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
     others = len(labels) - len(named)
     return named + ([(None, LocalizedText("{count} other classes", count=others), GREY)] if others else [])
@@ -58,20 +58,20 @@ def legend_entries(subject: ViewContext, settings: Settings) -> list[tuple[int |
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the arrays for export; the class is -1 where the largest cosine is below the threshold."""
-    found, cosines = np.moveaxis(likeliest_by_patch(subject, settings).astype(float), -1, 0)
-    shown = np.where(cosines >= settings["least"], found, -1).astype(int)
+    result, cosines = np.moveaxis(likeliest_by_patch(subject, settings).astype(float), -1, 0)
+    shown = np.where(cosines >= settings["least"], result, -1).astype(int)
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
 def spec(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     """Return the classes over the grey image, and the legend with the percentage of patches per class."""
-    named, found = legend_entries(subject, settings), arrays(subject, settings)
+    named, result = legend_entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
-    places = [-1 if i < 0 else own.index(i if i in own else None) for i in found["likeliest"].flat]
-    shown = np.reshape(places, found["likeliest"].shape)
+    places = [-1 if i < 0 else own.index(i if i in own else None) for i in result["likeliest"].flat]
+    shown = np.reshape(places, result["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
     title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
-    values, grey = np.where(shown < 0, np.nan, found["cosines"]), model_crop(subject, asked, grey=True)
+    values, grey = np.where(shown < 0, np.nan, result["cosines"]), model_crop(subject, asked, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=grid_aspect(subject.grid))
     none = LocalizedText("None: cosine below {least}", least=number(settings["least"]))
     rows, samples = [], []

@@ -50,19 +50,23 @@ def kept_edge_margins(subject: ViewContext, settings: Settings) -> tuple[np.ndar
         kept = [[edges[i] for i in row[:count]] for row in orders]
         return lazy.circuits.kept_edge_margins(subject.inspector, subject.trace, asked, kept)
 
-    found = [subject.once_by_passes(f"kept {asked} {one}", lambda one=one: column(one)) for one in counts]
-    return np.asarray(counts), np.asarray(found).T
+    result = [subject.once_by_passes(f"kept {asked} {one}", lambda one=one: column(one)) for one in counts]
+    return np.asarray(counts), np.asarray(result).T
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the numbers of edges kept, the margins and each edge's contribution, for export."""
-    counts, found = kept_edge_margins(subject, settings)
-    return {"edges_kept": counts, "margins": found, "edge_shares": ranked_edges(subject, settings)[1].numpy()}
+    counts, result = kept_edge_margins(subject, settings)
+    return {
+        "edges_kept": counts,
+        "margins": result,
+        "edge_shares": ranked_edges(subject, settings)[1].numpy(),
+    }
 
 
 def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     """Return the chart of the margin over the percentage of edges kept."""
-    counts, found = kept_edge_margins(subject, settings)
+    counts, result = kept_edge_margins(subject, settings)
     edges = len(ranked_edges(subject, settings)[0])
     x = 100 * counts / edges
     also = {"count": [f"{one}" for one in counts], "edges": [f"{edges}"] * len(counts)}
@@ -71,17 +75,17 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     def line(y: np.ndarray, name: LocalizedText, colour: str, band: tuple | None = None) -> Series:
         return Series(x, y, name, colour, True, True, band, said=list(map(signed, y)), **details)
 
-    by_share = line(found[0], LocalizedText("by largest contribution"), BLUE)
-    band, name = (found[1:].min(axis=0), found[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
-    chance = line(found[1:].mean(axis=0), name, GREY, band)
+    by_share = line(result[0], LocalizedText("by largest contribution"), BLUE)
+    band, name = (result[1:].min(axis=0), result[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
+    chance = line(result[1:].mean(axis=0), name, GREY, band)
     one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # yes or no
     along, up = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if one else AHEAD)
     title = LocalizedText("Margin with only some edges kept")
     below = LocalizedText(OTHER if one else "below this line, another class is predicted")
     level = ReferenceLine(0.0, below, colour=ORANGE)
     like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
-    like["notes"] = _notes(counts, found, edges) if len(counts) == STEPS else ()
-    ends = (0.0, 100.0), range_with_margin(found, 0.06)
+    like["notes"] = _notes(counts, result, edges) if len(counts) == STEPS else ()
+    ends = (0.0, 100.0), range_with_margin(result, 0.06)
     return Chart(along, up, *ends, title, (chance, by_share), levels=(level,), **like)
 
 

@@ -33,10 +33,12 @@ def sample_edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
     """Return a seeded sample of the edges into the selected head, and the number of all edges."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
-    found = compute.upstream_sources(subject, settings)
+    result = compute.upstream_sources(subject, settings)
     # positions are equal in all images: replacing them by their mean changes nothing
-    positions = found.positions is not None and settings["parts_as"] == "zero"
-    every = lazy.effects.edges_into(found.layer, found.head, subject.about.heads, settings["into"], positions)
+    positions = result.positions is not None and settings["parts_as"] == "zero"
+    every = lazy.effects.edges_into(
+        result.layer, result.head, subject.about.heads, settings["into"], positions
+    )
     return lazy.effects.sample_edges(every, MOST, 0), len(every)
 
 

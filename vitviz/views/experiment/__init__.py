@@ -146,24 +146,24 @@ class PerturbationsView(View):
         if details.over:
             notes.append(LocalizedText(details.over, count=len(draw_names(subject, kind))))
         for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
-            found = [_answers(subject, way, step) for step in range(min(known, len(x)))]
-            refused = next((one for one in found if isinstance(one, str)), None)
+            result = [_answers(subject, way, step) for step in range(min(known, len(x)))]
+            refused = next((one for one in result if isinstance(one, str)), None)
             if refused is not None:
                 notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=refused))
                 continue
-            scores = (lazy.perturbation.scores_of(one, answer, subject.trace) for one in found)
+            scores = (lazy.perturbation.scores_of(one, answer, subject.trace) for one in result)
             means = [analyses.mean_and_error(one[score]) for one in scores]
             mean, error = np.asarray(means, float).reshape(-1, 2).T
             times, unit = (1, "") if of_values else (100, "%")
             ends = (None, None) if of_values else (0, 1)
             more = {
                 "band": (np.clip(mean - 2 * error, *ends), np.clip(mean + 2 * error, *ends)),
-                "of": {"step": range(len(found))},
+                "of": {"step": range(len(result))},
                 "said": [with_error(times * one, 2 * times * spread, unit) for one, spread in means],
                 "told": (join_texts(of, way_name(way), by=", "), "{done}"),
-                "also": {"done": done[: len(found)]},
+                "also": {"done": done[: len(result)]},
             }
-            places = np.asarray(x[: len(found)], float)
+            places = np.asarray(x[: len(result)], float)
             series.append(Series(places, mean, way_name(way), colour, True, True, **more))
         marks = (LocalizedText("one patch"), LocalizedText("two patches")) if kind == "shift" else ()
         levels = tuple(
@@ -261,8 +261,8 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
     whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if way in lazy.image_changes.CHANGES:
         place, others = lazy.perturbation.step_values(grid, way)[step], [*_others(subject, way).values()]
-        found = lazy.image_changes.change_image(picture, way, place, grid, others)
-        seen = (255 * found[min(draw, len(found) - 1)]).round().permute(1, 2, 0)
+        result = lazy.image_changes.change_image(picture, way, place, grid, others)
+        seen = (255 * result[min(draw, len(result) - 1)]).round().permute(1, 2, 0)
         whole[..., :3] = seen.numpy()
         return whole
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
@@ -300,10 +300,10 @@ def _name(way: str, step: int) -> str:
 
 def _known(subject: ViewContext, way: str, step: int) -> Tensor:
     """Return the logits (draw, class); UnsupportedModel if the protocol is not applicable."""
-    found = _answers(subject, way, step)
-    if isinstance(found, str):
-        raise UnsupportedModel(found)
-    return found
+    result = _answers(subject, way, step)
+    if isinstance(result, str):
+        raise UnsupportedModel(result)
+    return result
 
 
 def results_at_step(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
@@ -312,16 +312,16 @@ def results_at_step(subject: ViewContext, kind: str, step: int) -> list[dict[str
     An entry has the mean and error of each score, the scores of all samples, and the most likely classes of
     each sample. For a protocol that is not applicable it has only "refused", the reason.
     """
-    found, answer = [], int(subject.trace.logits.argmax())
+    result, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:
         logits = _answers(subject, way, step)
         if isinstance(logits, str):
-            found.append({"refused": text_to_json(logits)})
+            result.append({"refused": text_to_json(logits)})
             continue
         scores = lazy.perturbation.scores_of(logits, answer, subject.trace)
         drawn = {name: draws.tolist() for name, draws in scores.items()}
         means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
         tops = [likeliest_classes(replace(subject.trace, logits=one), TOLD) for one in logits]
         named = [[[one["name"], one[subject.trace.quantity]] for one in top] for top in tops]
-        found.append({"draws": drawn, "means": means, "tops": named})
-    return found
+        result.append({"draws": drawn, "means": means, "tops": named})
+    return result

@@ -157,16 +157,16 @@ class AttentionView(View):
         """
         trace, layer = subject.trace, settings["layer"] - 1
         picked = [settings["token"], *settings["pins"]]
-        found = score.score_arrays(self, subject, settings) if settings["beside"] == "score" else {}
+        result = score.score_arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
             maps = [item_values(self, subject, "rollout", {**settings, "token": one}) for one in picked]
-            found["rollout"] = np.stack(maps)
+            result["rollout"] = np.stack(maps)
 
         def lines_of(one: ViewContext) -> np.ndarray:
             return np.stack([_lines(one.trace, layer, at, settings["direction"]).numpy() for at in picked])
 
         return {
-            **found,
+            **result,
             "queries": np.asarray([str(token_names(one, trace.grid)) for one in picked]),  # a token or patch
             "attention": with_difference(subject, settings, lines_of),
             "attention_distance": shared_distances(subject).distance.numpy(),
@@ -192,10 +192,14 @@ def opening_head(trace) -> tuple[int, int]:
     every query to the same patches (a sink).
     """
     layers = range((len(trace.layers) - 1) // 2, len(trace.layers))
-    found = [lazy.redundancy.query_information(trace, layer) for layer in layers]
+    result = [lazy.redundancy.query_information(trace, layer) for layer in layers]
     return max(
-        ((layer + 1, head + 1) for layer, row in zip(layers, found, strict=True) for head in range(len(row))),
-        key=lambda at: found[at[0] - 1 - layers[0]][at[1] - 1].item(),
+        (
+            (layer + 1, head + 1)
+            for layer, row in zip(layers, result, strict=True)
+            for head in range(len(row))
+        ),
+        key=lambda at: result[at[0] - 1 - layers[0]][at[1] - 1].item(),
     )
 
 

@@ -40,8 +40,8 @@ def _lines(view, subject, settings) -> np.ndarray:
     """Return (query, token): one head's attention, the mean of the heads, or the rollout without prefix."""
     numbers = view.numbers(subject, settings)
     if settings["show"] == "rollout":
-        found = numbers["rollout"].reshape(len(numbers["rollout"]), -1)
-        return np.pad(found, [(0, 0), (subject.grid.prefix, 0)], constant_values=np.nan)
+        result = numbers["rollout"].reshape(len(numbers["rollout"]), -1)
+        return np.pad(result, [(0, 0), (subject.grid.prefix, 0)], constant_values=np.nan)
     heads = np.asarray(numbers["attention"], float)  # query head token
     return heads.mean(axis=1) if settings["show"] == "mean" else heads[:, settings["head"] - 1]
 

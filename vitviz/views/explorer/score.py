@@ -46,23 +46,23 @@ def score_decomposition(view, subject: ViewContext, settings: Settings):
     names += [] if settings["against"] in NOBODY else [settings["against"]]
     places = [lazy.query.query_place(trace, one) for one in names]
     ensure_recorded(subject)
-    found = subject.once(
+    result = subject.once(
         f"score {layer} {head} {places}",
         lambda: lazy.circuits.attention_score_attribution(subject.inspector, trace, layer, head, *places),
     )
-    return found, names
+    return result, names
 
 
 def score_arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the attention score by source for export: matrices, sums, tokens and sources."""
-    found, names = score_decomposition(view, subject, settings)
-    relative = found.relative.sum().item() + found.relative_rest
+    result, names = score_decomposition(view, subject, settings)
+    relative = result.relative.sum().item() + result.relative_rest
     return {
-        "score": found.matrix.numpy(),
-        "score_relative": found.relative.numpy(),
-        "score_sums": np.asarray([found.score, found.total, found.rest, relative, found.relative_rest]),
+        "score": result.matrix.numpy(),
+        "score_relative": result.relative.numpy(),
+        "score_sums": np.asarray([result.score, result.total, result.rest, relative, result.relative_rest]),
         "score_tokens": np.asarray([str(one) for one in names]),
-        "score_writers": np.asarray([".".join(map(str, writer_numbers(one))) for one in found.writers]),
+        "score_writers": np.asarray([".".join(map(str, writer_numbers(one))) for one in result.writers]),
     }
 
 
@@ -71,11 +71,11 @@ def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any
     if settings["head"] - 1 in subject.trace.layers[settings["layer"] - 1].replaced:
         return {"notes": (LocalizedText(ABLATED),)}
     try:
-        found, names = score_decomposition(view, subject, settings)
+        result, names = score_decomposition(view, subject, settings)
     except UnsupportedModel as error:
         return {"notes": (message_of(error),)}
     every = [
-        ("biases",) if one.kind in ("bias", "constant") else writer_numbers(one) for one in found.writers
+        ("biases",) if one.kind in ("bias", "constant") else writer_numbers(one) for one in result.writers
     ]
     if len(set(every)) > FEW:
         every = [("heads", one[1]) if one[0] == "head" else one for one in every]
@@ -95,21 +95,21 @@ def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any
     other = other[0] if other else LocalizedText("the mean over all keys")
     pair = LocalizedText("Query: {token}", token=query), LocalizedText("Key: {token}", token=key)
     slots = zip(("token", "key") if settings["direction"] == "row" else ("key", "token"), pair, strict=True)
-    four, rest = found.content_position, found.relative_rest
+    four, rest = result.content_position, result.relative_rest
     above = LocalizedText(NO_POSITION)
     if four is not None:
         parts = map(signed, four.flatten().tolist())
         above = LocalizedText(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
-    notes = [LocalizedText(SUM, sum=signed(found.relative.sum().item() + rest), other=other)]
+    notes = [LocalizedText(SUM, sum=signed(result.relative.sum().item() + rest), other=other)]
     notes += [LocalizedText(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
     question = [settings[one] for one in ("layer", "head", "direction")] + places
     return {
         "slots": (*slots, ("against", LocalizedText("Compared with: {token}", token=other))),
         "places": places,
         "above": above,
-        "matrix": _matrix(groups @ found.relative.numpy() @ groups.T, writers, (rows, cols), question),
+        "matrix": _matrix(groups @ result.relative.numpy() @ groups.T, writers, (rows, cols), question),
         "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
-        "notes": (*notes, LocalizedText(RAW, total=fixed(found.total), score=fixed(found.score))),
+        "notes": (*notes, LocalizedText(RAW, total=fixed(result.total), score=fixed(result.score))),
     }
 
 

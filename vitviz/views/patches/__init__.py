@@ -64,7 +64,7 @@ class PatchesView(View):
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the input pixels, crop box, patch embeddings and their norms, for export."""
         (before, after), trace = self.item(subject, "norms", settings), subject.trace
-        found = {
+        result = {
             "input_pixels": trace.view.picture,
             "crop_box": np.asarray(trace.view.box),
             "norm_before_position": before,
@@ -72,8 +72,8 @@ class PatchesView(View):
             "patch_embedding": trace.patch_embedding.numpy(),
         }
         if trace.position_embedded is not None:
-            found["position_embedded"] = trace.position_embedded.numpy()
-        return found
+            result["position_embedded"] = trace.position_embedded.numpy()
+        return result
 
 
 def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:

@@ -69,10 +69,10 @@ class PositionsView(View):
         grid, ends = subject.grid, []
         few = grid.patches <= MOST
         for table in subject.inspector.position_tables(grid.pixels) if few else [self._table(subject)]:
-            found = _cosines(table, grid)
+            result = _cosines(table, grid)
             if grid.patches > 1:
-                np.fill_diagonal(found, found[0, 1])
-            ends += [float(found.min()), float(found.max())]
+                np.fill_diagonal(result, result[0, 1])
+            ends += [float(result.min()), float(result.max())]
         low, high = min(ends), max(ends)
         return np.array((low, high) if low < high else (-1.0, 1.0))
 

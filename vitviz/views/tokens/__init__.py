@@ -241,11 +241,11 @@ class RepresentationsView(View):
         }[settings["show"]]
         if settings["show"] == "similarity" and settings["other"]:
             names = (*names, "facing")
-        found = {name: item_values(self, subject, name, settings) for name in names}
+        result = {name: item_values(self, subject, name, settings) for name in names}
         if settings["show"] == "components":
-            found |= compute.basis_arrays(subject, settings)
-        found["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
-        return found
+            result |= compute.basis_arrays(subject, settings)
+        result["grid"] = np.asarray([subject.grid.rows, subject.grid.cols])
+        return result
 
 
 def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:

@@ -43,20 +43,20 @@ def basis_members(subject: ViewContext, settings: Settings) -> list[ViewContext]
     if basis == "beside":
         if subject.beside is None or subject.beside.trace is None:
             raise WrongSetting(LocalizedText(NO_SECOND))
-        found = [subject, subject.beside]
+        result = [subject, subject.beside]
     elif basis == "photo":
-        found = [subject, second_context(subject, settings)]
+        result = [subject, second_context(subject, settings)]
     elif basis == "film":
-        found = list(subject.training())
-        if not found:
+        result = list(subject.training())
+        if not result:
             raise WrongSetting(LocalizedText(NO_STEPS, checkpoint=subject.checkpoint))
     else:
-        found = [subject]
-    for one in found:
+        result = [subject]
+    for one in result:
         if _depths_and_width(one) != _depths_and_width(subject):
             details = {"checkpoint": subject.checkpoint, "own": _shape_text(subject)}
             raise WrongSetting(LocalizedText(APART, **details, other=one.checkpoint, others=_shape_text(one)))
-    return found
+    return result
 
 
 def patch_tokens(subject: ViewContext, depth: int, settings: Settings) -> Tensor:
@@ -91,8 +91,8 @@ def cosines_across(subject: ViewContext, settings: Settings) -> np.ndarray:
         return np.zeros((subject.grid.patches, 0))
     other, centred = second_context(subject, settings), settings["mean"] == "out"
     norm = norm_inspector(subject, settings)
-    found = analyses.patch_cosines(subject.trace, other.trace, settings["depth"], centred, norm)
-    return found.flatten(2).flatten(0, 1).numpy()
+    result = analyses.patch_cosines(subject.trace, other.trace, settings["depth"], centred, norm)
+    return result.flatten(2).flatten(0, 1).numpy()
 
 
 def second_image(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -107,8 +107,8 @@ def cosines_to_second_patch(subject: ViewContext, settings: Settings) -> np.ndar
         return np.full((grid.rows, grid.cols), np.nan)
     other, norm = second_context(subject, settings).trace, norm_inspector(subject, settings)
     depth, centred = settings["depth"], settings["mean"] == "out"
-    found = analyses.token_similarity(subject.trace, depth, settings["partner"], centred, norm, of=other)
-    return found.numpy()
+    result = analyses.token_similarity(subject.trace, depth, settings["partner"], centred, norm, of=other)
+    return result.numpy()
 
 
 def _depths_and_width(subject: ViewContext) -> tuple[int, int]:
@@ -127,8 +127,8 @@ def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
     trace, centred = subject.trace, settings["mean"] == "out"
 
     def make() -> np.ndarray:
-        found = analyses.token_cosines(trace, settings["depth"], centred, norm_inspector(subject, settings))
-        return analyses.to_sequence(trace, analyses.to_sequence(trace, found).mT).mT.numpy()
+        result = analyses.token_cosines(trace, settings["depth"], centred, norm_inspector(subject, settings))
+        return analyses.to_sequence(trace, analyses.to_sequence(trace, result).mT).mT.numpy()
 
     return subject.once(f"cosines {settings['depth']} {settings['norm']} {centred}", make)
 
@@ -143,15 +143,15 @@ def cosine_rows(
     first = trace.grid.prefix
     rows = [one if one < first else first + analyses.patch_index(trace, one - first) for one in tokens]
     centred, norm = settings["mean"] == "out", norm_inspector(subject, settings)
-    found = analyses.token_cosines(trace, depth, centred, norm, rows)
-    return analyses.to_sequence(trace, found).numpy()
+    result = analyses.token_cosines(trace, depth, centred, norm, rows)
+    return analyses.to_sequence(trace, result).numpy()
 
 
 def cosines_by_depth(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the cosine of the selected token with every patch at every depth: (depth, row, col)."""
     grid, depths = subject.grid, range(len(subject.trace.tokens))
-    found = [cosine_rows(subject, settings, [settings["token"]], depth)[0] for depth in depths]
-    return np.stack(found)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
+    result = [cosine_rows(subject, settings, [settings["token"]], depth)[0] for depth in depths]
+    return np.stack(result)[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
 
 
 def component_scores(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -187,18 +187,18 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
     """Return the colours of each context that shares the basis."""
 
     def make() -> list[np.ndarray]:
-        found, scores = basis_members(subject, settings), []
+        result, scores = basis_members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
-            each = [basis.scores(patch_tokens(one, depth, settings)) for one in found]
+            each = [basis.scores(patch_tokens(one, depth, settings)) for one in result]
             scores.append(analyses.whiten_scores(basis, lazy.torch.cat(each)))
-        own = [analyses.patch_mean_colours(one.trace) for one in found]
+        own = [analyses.patch_mean_colours(one.trace) for one in result]
         if settings["tint"] == "steady" and settings["basis"] != "all":
             scores = analyses.align_layers(scores, lazy.torch.cat(own))
         elif settings["tint"] == "steady":  # a single basis needs a single rotation
             turn = analyses.alignment_rotation(scores[0], lazy.torch.cat(own))
             scores = [one @ turn for one in scores]
         parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
-        return [_colours_on_grid(one.trace, part) for one, part in zip(found, parts, strict=True)]
+        return [_colours_on_grid(one.trace, part) for one, part in zip(result, parts, strict=True)]
 
     return subject.once(f"tints {basis_key(subject, settings)} {settings['tint']}", make)
 
@@ -221,13 +221,15 @@ def trace_arrays(subject: ViewContext) -> dict[str, np.ndarray]:
     def make() -> dict[str, np.ndarray]:
         trace = subject.trace
         usual = analyses.typical_norms(trace)
-        found = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
-        largest = [np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in found]
+        result = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
+        largest = [
+            np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in result
+        ]
         return {
             "norms": analyses.to_sequence(trace, analyses.token_norms(trace)).numpy(),
             "usual": np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
             "largest": np.stack(largest),
-            "typical": np.asarray([one.typical for one in found]),
+            "typical": np.asarray([one.typical for one in result]),
         }
 
     return subject.once("lengths", make)
@@ -243,14 +245,14 @@ def layer_array(subject: ViewContext, name: str, block: int) -> np.ndarray:
 
 def sinks(subject: ViewContext) -> np.ndarray:
     """Return the largest fraction of attention that one token receives in each head, and that token."""
-    found = [one.max(dim=-1) for one in _received(subject)]
-    return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in found])
+    result = [one.max(dim=-1) for one in _received(subject)]
+    return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in result])
 
 
 def entropies(subject: ViewContext, name: str) -> np.ndarray:
     """Return "entropy", the mean over patch queries (layer, head), or that of each prefix token."""
-    found = _by_block(subject, "entropies", analyses.head_entropy)
-    return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in found])
+    result = _by_block(subject, "entropies", analyses.head_entropy)
+    return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in result])
 
 
 def _received(subject: ViewContext) -> list:
@@ -270,12 +272,12 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
     def make() -> list[analyses.Basis]:
-        found, depths = basis_members(subject, settings), range(len(subject.trace.tokens))
+        result, depths = basis_members(subject, settings), range(len(subject.trace.tokens))
         count = min(3, *patch_tokens(subject, 0, settings).shape)
         if settings["basis"] == "all":
             every = [patch_tokens(subject, depth, settings) for depth in depths]
             return [analyses.fit_basis(every, count)] * len(depths)
-        sets = ([patch_tokens(one, depth, settings) for one in found] for depth in depths)
+        sets = ([patch_tokens(one, depth, settings) for one in result] for depth in depths)
         return [analyses.fit_basis(each, count) for each in sets]
 
     return subject.once(f"bases {basis_key(subject, settings)}", make)

@@ -142,7 +142,7 @@ class TourView(View):
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return pixels, tokens, one row of attention, y and logits, for export."""
-        trace, found = subject.trace, made.prediction_json(subject)
+        trace, result = subject.trace, made.prediction_json(subject)
         row = self._row(trace, settings)
         tensors = {name: getattr(row, name) for name in ("q", "k", "products", "bias", "scores")}
         tensors |= {name: getattr(trace, name) for name in ("patch_embedding", "position_embedded", "logits")}
@@ -154,7 +154,7 @@ class TourView(View):
             "token_stream": np.stack([tokens[settings["token"]].numpy() for tokens in trace.tokens]),
             "scale": np.asarray(row.scale),
             "subtracted": np.asarray(row.shift),
-            "y": np.asarray(found["y"]),
+            "y": np.asarray(result["y"]),
             **{name: one.numpy() for name, one in tensors.items() if one is not None},
         }
 

@@ -60,12 +60,12 @@ class Facts:
     def values(self) -> dict[str, Any]:
         """Return the values that every text of the tour and its diagram may use."""
         grid, (tall, wide), (height, across) = self.grid, self.grid.patch, self.grid.pixels
-        found = {"rows": grid.rows, "cols": grid.cols, "tall": tall, "wide": wide, "height": height}
-        found |= {"across": across, "patches": grid.patches, "tokens": grid.tokens}
+        result = {"rows": grid.rows, "cols": grid.cols, "tall": tall, "wide": wide, "height": height}
+        result |= {"across": across, "patches": grid.patches, "tokens": grid.tokens}
         own = "numbers width layers heads dim mlp classes".split()
         read = self.width * (2 if self.pool == "class and average" else 1)
-        found |= {"read": read, "together": self.layers * self.heads, "table": self.position_rows}
-        return found | {name: getattr(self, name) for name in own}
+        result |= {"read": read, "together": self.layers * self.heads, "table": self.position_rows}
+        return result | {name: getattr(self, name) for name in own}
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,9 @@ def prediction_json(subject: ViewContext) -> dict[str, Any]:
     trace, parts = subject.trace, subject.inspector.parts(subject.trace.grid.pixels)
     y = subject.inspector.readout(trace).numpy().astype(np.float64)
     read = round_list(trace.tokens[-1][0]) if trace.pool == "class" else None
-    found = {"read": read, "y": round_list(y), "classes": classes_of(trace)}
+    result = {"read": read, "y": round_list(y), "classes": classes_of(trace)}
     if trace.logits is None:
-        return found
+        return result
     logits = trace.logits.numpy().astype(np.float64)
     one_of = trace.head_type == "softmax"
     shift = float(logits.max()) if abs(logits).max() > 30 and one_of else 0.0
@@ -97,7 +97,7 @@ def prediction_json(subject: ViewContext) -> dict[str, Any]:
         if head is not None:
             row |= {"weights": round_list(head.weight[c]), "bias": round_short(head.bias[c].item())}
         rows.append(row)
-    return {**found, "top": rows, "total": total, "shift": shift, "each": not one_of}
+    return {**result, "top": rows, "total": total, "shift": shift, "each": not one_of}
 
 
 def has_decomposition(subject: ViewContext) -> bool:
@@ -131,16 +131,16 @@ def prediction_without_head(subject: ViewContext) -> dict[str, Any]:
 
     If something has been removed already, return only the sum: a drop would then measure something else.
     """
-    found = largest_contributions(subject)
-    if not found or subject.trace.without:
-        return found
-    head = found["lines"][0]
+    result = largest_contributions(subject)
+    if not result or subject.trace.without:
+        return result
+    head = result["lines"][0]
     logits = subject.trace.logits.double()
     lost = ablation_drops(subject, head["layer"] - 1)[head["head"] - 1].double()
     left, first = logits - lost, int(logits.argmax())
     before, after = (replace(subject.trace, logits=one).top(ANSWERS) for one in (logits, left))
     numbers = {"lost": lost[first].item(), "left": left[first].item()}
-    return {**found, "before": before, "after": after, **numbers}
+    return {**result, "before": before, "after": after, **numbers}
 
 
 def largest_path(subject: ViewContext) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def largest_path(subject: ViewContext) -> dict[str, Any]:
     that source's contribution. Each line is a part of the line above. `settings` open the path in the
     Attribution view.
     """
-    found, trace = largest_contributions(subject), subject.trace
+    result, trace = largest_contributions(subject), subject.trace
     heads = [
         (line["layer"], line["head"])
-        for line in found.get("lines", ())
+        for line in result.get("lines", ())
         if line["head"] - 1 not in trace.layers[line["layer"] - 1].replaced
     ]
     if not heads:
@@ -170,8 +170,8 @@ def largest_path(subject: ViewContext) -> dict[str, Any]:
     names = writer_name("head", layer, head), writer_name(*writer_numbers(writer)), patch_name(patch)
     lines = zip(names, (read.share, part, patches[patch].item()), strict=True)
     return {
-        "name": found["name"],
-        "logit": found["total"],
+        "name": result["name"],
+        "logit": result["total"],
         "lines": [{"name": to_json(name), "share": share} for name, share in lines],
         "patch": patch,
         "settings": {"trail": f"{layer}.{head}", "writer": ".".join(map(str, writer_numbers(writer)))},

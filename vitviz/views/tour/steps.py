@@ -52,8 +52,8 @@ def tour_texts() -> list[str]:
     changes += [{"head_type": one, "classes": count} for one in ("sigmoid", "value") for count in (1, 2)]
     changes += [{"classes": 0}, {"mlp": None}]
     models = [replace(plain, **change) for change in changes]
-    found = [step for facts in models for step in tour_steps(facts)]
-    said = {text for step in found for text in (step.title, *step.said, step.attempt, *step.shapes)}
+    result = [step for facts in models for step in tour_steps(facts)]
+    said = {text for step in result for text in (step.title, *step.said, step.attempt, *step.shapes)}
     return sorted(said.union(*map(diagram.diagram_texts, models)))
 
 

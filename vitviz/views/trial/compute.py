@@ -75,15 +75,15 @@ def method_json(trial: Faithfulness) -> dict[str, Any]:
     """Return one method's map for the page, or the reason why the method is not applicable."""
     for reason in trial.refused.values():
         return {"refused": text_to_json(reason)}
-    ((name, found),) = trial.maps.items()
+    ((name, result),) = trial.maps.items()
     return {
-        "map": to_json(found.map.flatten().tolist()),
-        "signed": found.signed,
-        "logits": found.adds_up or name == "leave_one_out",
-        "at": found.at,
-        "nothing": found.nothing_positive,
-        "unexplained": found.unexplained,
-        "convergence": text_to_json(found.convergence) if found.convergence else None,
+        "map": to_json(result.map.flatten().tolist()),
+        "signed": result.signed,
+        "logits": result.adds_up or name == "leave_one_out",
+        "at": result.at,
+        "nothing": result.nothing_positive,
+        "unexplained": result.unexplained,
+        "convergence": text_to_json(result.convergence) if result.convergence else None,
     }
 
 
@@ -96,8 +96,8 @@ def chance_band(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tenso
     values = torch.stack([getattr(draw, side)[score] for draw in trial.draws])
     count = len(values)
     away = t_quantile(0.025, count - 1) * (1 + 1 / count) ** 0.5 * values.std(dim=0)
-    found = values.mean(dim=0) - away, values.mean(dim=0) + away
-    return found if score == "logit" else (found[0].clamp(0, 1), found[1].clamp(0, 1))
+    result = values.mean(dim=0) - away, values.mean(dim=0) + away
+    return result if score == "logit" else (result[0].clamp(0, 1), result[1].clamp(0, 1))
 
 
 def curve_panels(
@@ -127,7 +127,7 @@ def curve_charts(
 def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
     """Return the lines in five colours, first solid, then dashed, dotted and both; controls are grey."""
     styles = iter([(colour, dash) for dash in DASHES for colour in SEVERAL])
-    grey, found = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
+    grey, result = {"random": (GREY, "dashed"), "centre": (GREY, "dotted")}, []
     details = (LocalizedText("{method}"), SIDES[side][1], LocalizedText("{whole}"))
     for name in names:
         y = getattr(trial.curves[name], side)[score].numpy()
@@ -138,8 +138,8 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
         more["whole"] = [LocalizedText("the whole image"), *[""] * (len(x) - 1)]
         thick = 0.7 if name == held else 0.35
         line = Series(x, y, title, colour, True, False, band, dash, thick, told=details, also=more, key=name)
-        found.append(line)
-    return tuple(found)
+        result.append(line)
+    return tuple(result)
 
 
 def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
@@ -175,11 +175,11 @@ def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
 
 def map_correlations(trial: Faithfulness, names: Sequence[str]) -> np.ndarray:
     """Return the rank correlations of every two methods' maps; NaN if a map has no order."""
-    found = np.eye(len(names))
+    result = np.eye(len(names))
     for (a, b), value in agreement({name: trial.maps[name].map for name in names}).items():
         i, j = names.index(a), names.index(b)
-        found[i, j] = found[j, i] = np.nan if value is None else value
-    return found
+        result[i, j] = result[j, i] = np.nan if value is None else value
+    return result
 
 
 def correlation_matrix(trial: Faithfulness, score: str, beside: RankingColumn | None = None) -> Matrix:
@@ -193,8 +193,8 @@ def correlation_matrix(trial: Faithfulness, score: str, beside: RankingColumn | 
     cols, whose = [str(place + 1) for place in range(len(names))], list(titles)
     notes = (LocalizedText(RANKS),)
     if beside is not None:
-        other, found = beside
-        column = [np.nan if found.get(name) is None else found[name] for name in names]
+        other, result = beside
+        column = [np.nan if result.get(name) is None else result[name] for name in names]
         values = np.column_stack([values, np.full(len(names), np.nan), column])
         cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("{class}, same method", **{"class": other})]
         notes += (LocalizedText(LAST, **{"class": other}),)
@@ -213,12 +213,12 @@ def class_sensitivity_column(
     """Return the most likely other class and each method's rank correlation between the two classes' maps."""
     first = target[0] if isinstance(target, tuple) else target
     other = next(i for i in subject.trace.logits.argsort(descending=True).tolist() if i != first)
-    found: dict[str, float | None] = {}
+    result: dict[str, float | None] = {}
     for method in methods:
         with suppress(UnsupportedModel, OutOfMemory):
             both = (shared_saliency_map(subject, one, method).map for one in (first, other))
-            found[method] = spearman(*both)
-    return subject.trace.named(other), found
+            result[method] = spearman(*both)
+    return subject.trace.named(other), result
 
 
 def result_arrays(trial: Faithfulness) -> dict[str, np.ndarray]:

@@ -100,7 +100,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
     nothing = LocalizedText("No positive values here.")
     each = zip(titles, maps, strict=True)
-    captions = tuple(join_texts(one, nothing) if found.nothing_positive else one for one, found in each)
+    captions = tuple(join_texts(one, nothing) if result.nothing_positive else one for one, result in each)
     title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
         order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]

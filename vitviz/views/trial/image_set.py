@@ -89,12 +89,12 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
     place = protocol_of(survey, settings)
     protocol = ranking.faithfulness_measure(survey).protocols[place]
     about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
-    found = [{**row, "refused": 0, "reason": ""} for row in ranking.ranking_rows_all_scores(survey, place)]
-    found += [
-        {**dict.fromkeys(found[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
+    result = [{**row, "refused": 0, "reason": ""} for row in ranking.ranking_rows_all_scores(survey, place)]
+    result += [
+        {**dict.fromkeys(result[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
         for method, one in ranking.refused_methods(survey).items()
     ]
-    return [{**about, "title": TITLES[row["method"]], **row} for row in found]
+    return [{**about, "title": TITLES[row["method"]], **row} for row in result]
 
 
 def _known(value: Any) -> Any:
