@@ -185,7 +185,7 @@ def test_input_size_is_applied_and_indivisible_size_rejected(open_page):
     size = page.locator("#vitviz-size input")
     size.fill("100x96")
     size.press("Enter")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("is not divisible")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("do not divide")
     assert ready(page, "patches") == before
     size.fill("96 x 160")
     size.press("Enter")
