@@ -159,7 +159,7 @@ def test_similarity_is_shown_between_patches_of_two_images(open_page, trace):
     page.mouse.up()
     expect(page).to_have_url(re.compile("other=chelsea.*partner=40"))
     page.mouse.move(*patch_centre(page, trace, 30, "#vitviz-tokens .vv-figure .vv-heat"))
-    expect(title).to_contain_text("Patch 41 of the second image"), "the selection is kept"
+    expect(title).to_contain_text("Patch 41 of the second image")  # the selection is kept
     page.mouse.down()
     page.mouse.up()
     expect(title).to_contain_text("Similarity to Patch 31 ")

@@ -48,7 +48,7 @@ def test_perturbation_equals_page_numbers(inspector, photo, perturbations, kind)
 
 
 def test_first_draws_do_not_depend_on_number_of_draws(inspector, photo, perturbations):
-    fewer, reports = [], []
+    reports = []
     fewer = vitviz.perturbation(
         inspector, inspector.trace(photo), draws=2, progress=lambda *report: reports.append(report)
     )

@@ -348,20 +348,15 @@ def test_edge_ablation_by_passes_equals_hooks(construction):
     attention = model.blocks[0].attn
     if stream.inner:  # the norm over all heads uses the deviation of the original pass
         deviation = stream.inner[0]
-
-        def zeroed(module, args):
-            return None
-
         before_norm = {}
         keep = attention.norm.register_forward_pre_hook(lambda m, a: before_norm.update(x=a[0].clone()))
-        whole = hooked(attention.proj, lambda m, a: None, pre=True)
+        hooked(attention.proj, lambda m, a: None, pre=True)
         keep.remove()
         part = before_norm["x"].clone()
         part[..., :8] = part[..., 16:] = 0
         part = (part - part.mean(-1, keepdim=True)) / deviation[None, :, None] * attention.norm.weight
         gone = part @ attention.proj.weight.T
         expected = hooked(attention.proj, lambda m, a, o: o - gone)
-        del whole, zeroed
     else:
 
         def one_head(module, args):

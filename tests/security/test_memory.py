@@ -123,4 +123,3 @@ def test_server_routes_stay_within_memory_limit(tmp_path):
             assert http.get(f"gradio_api/vitviz/{key}/{path}").status_code == 200, path
             peaks[path] = memory("VmHWM") - before
         assert all(one < BYTES for one in peaks.values()), peaks
-        print(peaks)

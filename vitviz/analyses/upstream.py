@@ -231,11 +231,11 @@ def writer_parts(
     def rows(found: Float[Tensor, "*lead token some"], scale: Float[Tensor, " token"]) -> Tensor:
         return (summed * scale) @ found if early else found * scale[:, None]
 
-    def split(found: Float[Tensor, "*lead row dim"]) -> Tensor:
+    def split(parts: Float[Tensor, "*lead row dim"]) -> Tensor:
         if turns is None:
-            return result
-        found = _rotate_rows(result, turns, ledger.trace.length, tokens, head, stream)
-        return found if summed is None else summed @ found
+            return parts
+        rotated = _rotate_rows(parts, turns, ledger.trace.length, tokens, head, stream)
+        return rotated if summed is None else summed @ rotated
 
     ones = torch.ones_like(scale)[:, None]
     every = rows(ones, scale)

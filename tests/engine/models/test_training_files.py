@@ -115,7 +115,8 @@ def in_safetensors(content):
     [
         ("a.safetensors", text(POINTER), "a Git LFS pointer", "git lfs pull"),
         ("a.pth", text("\n<!DOCTYPE html><html>"), "a web page", "download link"),
-        ("a.ckpt", in_torch(LIGHTNING), f"a Lightning checkpoint .*{__name__}.CustomOptions", "model.state_dict"),
+        ("a.ckpt", in_torch(LIGHTNING), f"a Lightning checkpoint .*{__name__}.CustomOptions",
+         "model.state_dict"),
         ("a.pth", in_torch(small_vit()), "a whole pickled model .*VisionTransformer", "model.state_dict"),
         ("a.safetensors", in_safetensors(LORA), "a LoRA adapter", "merge_and_unload"),
         ("a.pth", in_torch(timm.create_model("resnet10t").state_dict()), "a ResNet", "Choose a plain"),
