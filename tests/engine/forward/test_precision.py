@@ -128,7 +128,7 @@ def test_unknown_precision_or_device_is_rejected_before_loading(monkeypatch):
     monkeypatch.setattr("vitviz.engine.load_weights", lambda *args, **kwargs: pytest.fail("was loaded"))
     with pytest.raises(VitvizError, match="'float16' is not a precision; expected float32, tf32, bfloat16"):
         vitviz.load("vitviz-tiny", dtype="float16", device="cpu")
-    with pytest.raises(VitvizError, match="device 'cuda:99' is not to be had"):
+    with pytest.raises(VitvizError, match="device 'cuda:99' is not available"):
         vitviz.load("vitviz-tiny", device="cuda:99")
 
 
