@@ -77,7 +77,7 @@ export function drawChart(self, made, tall, said, at = null) {
 export function drawAccount(self, made) {
   const room = roomBeside(self, 480);
   const share = self.ui.head.hidden ? 0.24 : 0.32;
-  const tall = Math.max(140 * self.zoom, Math.min(260 * self.zoom, room * share));
+  const tall = Math.max(130 * self.zoom, Math.min(260 * self.zoom, room * share));
   const direct = differs(self)
     ? t('Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”.')
     : t('Direct effects only: what acts through later layers is credited to those layers.');
