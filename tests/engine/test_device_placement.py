@@ -216,7 +216,7 @@ def test_every_endpoint_equals_cpu(name, endpoints_by_device, monkeypatch):
     assert_same(actual, expected, name)
 
 
-@pytest.mark.skipif(REAL, reason="counted on the fake GPU")
+@pytest.mark.skipif(REAL, reason="the fake GPU, which counts copies, is not used where there is a real one")
 def test_host_waits_per_trace_are_limited(gpu):
     """A trace copies q, k, v of 8 layers, tokens at 9 positions and the branch outputs. Each copy is a wait
     of the host.
