@@ -123,19 +123,28 @@ function skipped(named, count, broad, pitch) {
   return (named && steps.find((one) => (count - 1) % one === 0)) || fewest;
 }
 
+const pen = document.createElement('canvas').getContext('2d');
+
+/** Width in px of the name of an axis. */
+function axisWidth(self, text) {
+  pen.font = `${13.5 * self.zoom}px ${self.colour('font-family')}`;
+  return pen.measureText(text).width;
+}
+
 /**
  * The space of a chart of this size over the ranges x and y; sizes at zoom 1 are multiplied by the zoom.
  * `up` and `along` are the ticks, `label` the lines of the x axis's name, centred at `middle` and scaled by
  * `fits`.
  */
-export function spaceOf({ zoom }, /** @type {Chart} */ figure, width, height, { x, y }) {
+export function spaceOf(self, /** @type {Chart} */ figure, width, height, { x, y }) {
+  const { zoom } = self;
   const up = places(figure.y_ticks, y, { percent: figure.percent, count: 5 });
   const longest = Math.max(...up.map(([, name]) => name.length));
   const wide = Math.min((figure.y_label ? 36 : 20) + LETTER * longest, width * 0.45);
   const left = Math.max(figure.y_label ? 58 : 46, wide) * zoom;
   const lines = figure.series.filter(({ key }) => key);
   const beside = figure.keyed && width >= 380 * zoom ? besides(lines) : 16; // names of the lines
-  const measured = (texts) => (LETTER + 0.5) * zoom * letters(texts);
+  const measured = (texts) => Math.max(...texts.map((text) => axisWidth(self, text)));
   const whole = t(figure.x_label);
   const label = measured([whole]) > 1.1 * width ? halves(whole) : [whole];
   const foot = (label.length > 1 ? 60 : label[0] ? 46 : 26) * zoom;
@@ -181,7 +190,7 @@ export function chartFrame(self, plot, pick) {
     const width = Math.max(150, self.width);
     const height = Math.max(120, Math.round(self.tall)); // the page may not be laid out yet
     const least = height - (figure.x_label ? 60 : 40) * self.zoom;
-    const upright = (LETTER + 0.5) * self.zoom * t(figure.y_label).length < least; // else above the chart
+    const upright = axisWidth(self, t(figure.y_label)) < least; // else above the chart
     title.textContent = [t(figure.title), upright ? '' : t(figure.y_label)].filter(Boolean).join(' · ');
     title.hidden = !figure.series.length && !figure.bars;
     plot.parentElement.hidden = title.hidden;

@@ -77,5 +77,6 @@ def test_body_longer_than_announced_is_cut_off(results):
 
 def test_endlessly_restarting_download_is_given_up(results):
     assert (
-        "stood still for 3 seconds" in results["some/anew"]["error"] and results["some/anew"]["seconds"] < 8
+        "made no progress for 3 seconds" in results["some/anew"]["error"]
+        and results["some/anew"]["seconds"] < 8
     )

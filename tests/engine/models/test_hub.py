@@ -63,10 +63,10 @@ def test_silent_hub_is_reported_within_five_seconds(results):
     [
         ("gated", "gated: accept its conditions"),
         ("private", "HF_TOKEN"),
-        ("forbidden", r"refuses access to some/forbidden (403)"),
+        ("forbidden", r"denies access to some/forbidden (403)"),
         ("unknown", "no repository some/unknown"),
         ("busy", "too many requests"),
-        ("ill", "answered 400"),
+        ("ill", "sent status 400"),
         ("empty", "no file model.safetensors"),
         ("nohub", "not as a model hub"),
         ("no such", "is not a valid repository name"),

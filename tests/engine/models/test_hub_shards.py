@@ -114,6 +114,6 @@ def test_missing_shard_is_named_and_checkpoint_incomplete(hub, tmp_path):
 def test_index_pointing_outside_repository_fetches_nothing(hub, tmp_path):
     (result,) = load_from_hub(hub, tmp_path, "someone/leading")
     assert (
-        "leads to '../../../config.json', which was not opened" in result["error"] and not result["on_disk"]
+        "refers to '../../../config.json', which was not opened" in result["error"] and not result["on_disk"]
     )
     assert not [line for line in Hub.requests if "-of-" in line]

@@ -13,6 +13,12 @@ const parted = (frames, frame) => frame.averaged && frame !== frames.at(-1);
 
 const short = (count) => (count < 1000 ? String(count) : `${+(count / 1000).toFixed(1)}k`);
 
+/** Width of the padding and the border at one side. */
+function inset(node) {
+  const { paddingLeft, borderLeftWidth } = getComputedStyle(node);
+  return Number.parseFloat(paddingLeft) + Number.parseFloat(borderLeftWidth);
+}
+
 /**
  * Aligns each snapshot's point on the curve with its position on the slider, if the slider is wide enough for
  * a curve.
@@ -20,7 +26,7 @@ const short = (count) => (count < 1000 ? String(count) : `${+(count / 1000).toFi
 export function align(curve, root, slider) {
   const track = slider.getBoundingClientRect();
   const left = root.getBoundingClientRect().left;
-  const rim = 15; // padding and border
+  const rim = inset(curve);
   const beside = Math.min(track.left, innerWidth - track.right);
   const roomy = track.width >= 240 && beside > EDGE.left + rim;
   curve.style.left = roomy ? `${track.left - left + THUMB / 2 - EDGE.left - rim}px` : '';
@@ -29,7 +35,7 @@ export function align(curve, root, slider) {
 
 /** Draws accuracy and loss over equally spaced snapshots, as on the slider; the scales are at the sides. */
 function drawCurve(plot, frames, at) {
-  const wide = plot.parentNode.clientWidth - 28;
+  const wide = plot.parentNode.offsetWidth - 2 * inset(plot.parentNode);
   if (wide <= 0) return;
   const right = wide - EDGE.right;
   const low = TALL - EDGE.bottom;
