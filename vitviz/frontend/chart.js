@@ -1,7 +1,7 @@
 // What both renderers of a chart share (`svg_chart.js`, `plotly_chart.js`): texts, colours, ticks, space, and
 // pointer, touch and keyboard support. `vitviz/charts/chart.py` describes a chart.
 
-import { div, el, say, span, stack, svg } from './elements.js';
+import { div, el, say, sheet, span, stack, svg } from './elements.js';
 import { headKey, light, relit } from './highlight.js';
 import { t } from './i18n.js';
 import { besides, letters } from './line_labels.js';
@@ -123,7 +123,7 @@ function skipped(named, count, broad, pitch) {
   return (named && steps.find((one) => (count - 1) % one === 0)) || fewest;
 }
 
-const pen = document.createElement('canvas').getContext('2d');
+const pen = /** @type {CanvasRenderingContext2D} */ (sheet(1, 1).getContext('2d'));
 
 /** Width in px of the name of an axis. */
 function axisWidth(self, text) {
