@@ -46,12 +46,12 @@ SettingOption = Annotated[
 MEASURES = tuple(
     "distance prefix_mass entropy skip similarity ledger lens accuracy trial smallest_part words".split()
 )
-PROGRESS = "{n_fmt} of {total_fmt} pictures, {rate_noinv_fmt}, {remaining} left"
+PROGRESS = "{n_fmt} of {total_fmt} images, {rate_noinv_fmt}, {remaining} left"
 
 
 @program.command()
 def survey(
-    source: Annotated[str, Argument(metavar="SOURCE", help="Where the pictures are.")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="Where the images are.")],
     out: Annotated[
         Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
     ],
@@ -60,10 +60,10 @@ def survey(
         list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
     ] = None,
     limit: Annotated[
-        int | None, Option(help="Only so many pictures: the first, or with --seed drawn at random.", min=1)
+        int | None, Option(help="Only so many images: the first, or with --seed drawn at random.", min=1)
     ] = None,
     seed: Annotated[
-        int | None, Option(help="Draws the --limit pictures at random, the same ones for the same seed.")
+        int | None, Option(help="Draws the --limit images at random, the same ones for the same seed.")
     ] = None,
     classes: Annotated[
         Path | None,
@@ -110,7 +110,7 @@ def survey(
         ),
     ] = None,
     workers: Annotated[
-        int, Option(help="Ray's actors that share the pictures; needs vitviz[cluster].", min=0)
+        int, Option(help="Ray's actors that share the images; needs vitviz[cluster].", min=0)
     ] = 0,
     device: DeviceOption = "auto",
     dtype: PrecisionOption = "float32",
@@ -149,7 +149,9 @@ def survey(
     """
     unknown = [name for name in measure or () if name not in MEASURES]
     if unknown:  # before torch is imported and a checkpoint is loaded
-        raise VitvizError(f"There is no measure {quoted(unknown[0])}; expected of {', '.join(MEASURES)}.")
+        raise VitvizError(
+            f"There is no measure {quoted(unknown[0])}; expected some of {', '.join(MEASURES)}."
+        )
     meant = _classes(classes)
     import vitviz
     from vitviz.surveys.report import summary_of
@@ -173,7 +175,7 @@ def survey(
         print(json.dumps(summary_of(result), indent=1, ensure_ascii=False))
         return
     left_out = f"; {result.left_out} could not be read: see skipped.csv" if result.left_out else ""
-    print(f"{result.images} pictures{left_out}. {out / 'report.html'}")
+    print(f"{result.images} images{left_out}. {out / 'report.html'}")
 
 
 def _measures(
@@ -303,8 +305,8 @@ def _require_place(out: Path) -> None:
         possible = False
     if not possible:
         raise VitvizError(
-            f"--out {out.name[:200]} cannot be written there; expected a file's name in a folder that exists"
-            " and may be written to."
+            f"--out {out.name[:200]} cannot be written there; expected a file name in an existing folder"
+            " that is writable."
         )
 
 
@@ -318,7 +320,8 @@ def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
         name, sign, result[name] = text.partition("=")
         if not sign or name in inspect.signature(taken_by).parameters:
             raise VitvizError(
-                f"Given --set {text}; expected name=value with a view's setting, such as --set fusion=max."
+                f"--set {text} is not valid; expected name=value with a view's setting, such as --set"
+                " fusion=max."
             )
     return result
 
@@ -347,7 +350,7 @@ def video(
     step: Annotated[int, Option(help="Every so many frames.")] = 1,
     most_seconds: Annotated[float, Option(help="The longest that is taken on.")] = 60.0,
     most_frames: Annotated[int, Option(help="The most frames that are taken on.")] = 1_000,
-    width: Annotated[int, Option(help="Of a film, 320 to 1920 pixels.")] = 960,
+    width: Annotated[int, Option(help="Width of a video, 320 to 1920 pixels.")] = 960,
     device: DeviceOption = "auto",
     weights: WeightsOption = None,
 ) -> None:
@@ -363,7 +366,9 @@ def video(
       vitviz video walk.mp4 --view evidence -o walk.csv
     """
     if out.suffix.lower() not in (".mp4", ".gif", ".csv"):
-        raise VitvizError(f"Given {out.name}; expected a film's name in .mp4 or .gif, or a table's in .csv.")
+        raise VitvizError(
+            f"{out.name} is not a valid file name; expected .mp4 or .gif for a video, or .csv for a table."
+        )
     import vitviz
     from vitviz.export.animation import check_width
     from vitviz.export.figure import write_error

@@ -181,7 +181,7 @@ def test_cka_error_matches_spread_over_image_sets():
     ("first", "second", "tokens", "message"),
     [
         (batches(traces(6, 1), 6), batches(traces(6, 1), 6), "mean", "'mean'; expected one of class,"),
-        (batches(traces(6, 1), 6), batches(traces(5, 1), 5), "all", "6 and 5 pictures that are not the"),
+        (batches(traces(6, 1), 6), batches(traces(5, 1), 5), "all", "6 and 5 images, are not the same"),
         (batches(traces(10, 1), 5), batches(traces(10, 1), 10), "all", "the same batch"),
         ([], [], "all", "minibatches of 0 and 0"),
         (batches(traces(6, 1), 6), batches(traces(6, 1, Grid(1, 2, (4, 4))), 6), "class", "no class token"),
@@ -202,10 +202,10 @@ def test_images_in_another_order_raise():
 
 def test_too_few_images_raise():
     with pytest.raises(
-        VitvizError, match="3 traces and 3 names of pictures; expected as many of each, at least 4"
+        VitvizError, match="3 traces do not match 3 names of images; expected as many of each, at least 4"
     ):
         grams_of(traces(3, 1), image_names(3))
     with pytest.raises(VitvizError, match="n at least 4"):
         hsic(gram(3), gram(3))
-    with pytest.raises(VitvizError, match="same n pictures"):
+    with pytest.raises(VitvizError, match="same n images"):
         hsic(gram(5), gram(6))

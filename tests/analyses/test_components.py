@@ -69,7 +69,7 @@ def test_invalid_component_requests_raise():
     trace, other = random_tokens(SHORT_GRID), random_tokens(LONG_GRID)
     with pytest.raises(VitvizError, match="2 x 3 patches 9 numbers wide, 6 x 7 patches"):
         vitviz.token_components([trace, other], 0)
-    with pytest.raises(VitvizError, match="no picture"):
+    with pytest.raises(VitvizError, match="no image"):
         vitviz.token_components([], 0)
     for count in (0, 7):
         with pytest.raises(VitvizError, match="from 1 to 6 components of 6 patches"):

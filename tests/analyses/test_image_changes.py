@@ -87,5 +87,5 @@ def test_texture_keeps_mean_colour_of_every_patch():
 
 @pytest.mark.parametrize("change", ["ground", "texture"])
 def test_ground_and_texture_without_second_image_raise(change):
-    with pytest.raises(UnsupportedModel, match="no second picture"):
+    with pytest.raises(UnsupportedModel, match="no second image"):
         changed(change, 50, others=())

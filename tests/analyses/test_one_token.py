@@ -31,7 +31,7 @@ def test_attends_to_sums_to_one_unlike_attended_by():
 def test_unknown_tokens_and_layers_raise(function):
     trace = example_trace(oracle.GRIDS[1])
     for query in ("auto", "distillation", 6, (3, 0)):
-        with pytest.raises(VitvizError, match="There is no query"):
+        with pytest.raises(VitvizError, match="is not valid; expected one of"):
             function(trace, 0, query)
     for layer in (-1, 2):
         with pytest.raises(IndexError, match="layers 0 to 1"):

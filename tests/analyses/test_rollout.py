@@ -192,12 +192,12 @@ def test_mean_attention_of_each_layer_matches_oracle(grid):
         ({"layers": (0, 2)}, r"layers=\(0, 2\).* up to 1"),
         ({"layers": (1, 0)}, "layers="),
         ({"layers": (-1, 1)}, "layers="),
-        ({"query": "distillation"}, "no query 'distillation'.*'class'"),
+        ({"query": "distillation"}, "query=.* is not valid 'distillation'.*'class'"),
         ({"query": 6}, "from 0 to 5"),
-        ({"query": -1}, "no query -1"),
+        ({"query": -1}, "query=.* is not valid -1"),
         ({"query": (2, 0)}, r"\(1, 2\)"),
-        ({"query": (0, -1)}, "no query"),
-        ({"query": True}, "no query True"),
+        ({"query": (0, -1)}, "query=.* is not valid"),
+        ({"query": True}, "query=.* is not valid True"),
     ],
 )
 def test_invalid_rollout_settings_raise(setting, message):

@@ -92,7 +92,7 @@ def test_unknown_method_or_readout_raises():
     one = uniform_passes(1, 1.0)
     with pytest.raises(VitvizError, match="There is no method 'lime'; expected one of ledger, frozen"):
         saliency_map(one, "lime")
-    with pytest.raises(VitvizError, match="read at one place only"):
+    with pytest.raises(VitvizError, match="which reads one place only"):
         saliency_map(one, "chefer", "pixels")
     assert list(METHODS)[-2:] == ["random", "centre"]
 

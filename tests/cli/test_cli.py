@@ -37,7 +37,7 @@ def test_survey_prints_json_and_writes_files(run_vitviz, image_folder, tmp_path)
         "cpu",
         "--json",
     )
-    assert status == 0 and "3 of 3 pictures" in errors
+    assert status == 0 and "3 of 3 images" in errors
     found = json.loads(printed)
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     expected = (
@@ -61,7 +61,7 @@ def test_survey_prints_json_and_writes_files(run_vitviz, image_folder, tmp_path)
     status, printed, _ = run_vitviz(
         "survey", image_folder, "--out", tmp_path / "out", "--measure", "distance", "--device", "cpu"
     )
-    assert status == 0 and "2 pictures; 1 could not be read" in printed and "report.html" in printed
+    assert status == 0 and "2 images; 1 could not be read" in printed and "report.html" in printed
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_progress_shows_rate_and_time_left(monkeypatch):
             progress(done, 400)
     run_vitviz = [line.strip() for line in lines.getvalue().split("\r") if line.strip()]
     assert run_vitviz[0].startswith("100 of 400 pictures")
-    assert run_vitviz[1] == "150 of 400 pictures,  5.00 pictures/s, 00:50 left"
+    assert run_vitviz[1] == "150 of 400 images,  5.00 images/s, 00:50 left"
     assert not any(line.startswith("160") for line in run_vitviz)
-    assert run_vitviz[-1].startswith("400 of 400 pictures,  5.00 pictures/s")
+    assert run_vitviz[-1].startswith("400 of 400 images,  5.00 images/s")
 
 
 def test_check_prints_findings_and_exits_with_status_1(run_vitviz, small_weights, image_folder, tmp_path):

@@ -45,7 +45,7 @@ def test_filters_need_no_image_and_width_sets_pixels(run_vitviz, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("rollout",), "hand in a trace"),
+        (("rollout",), "pass a trace"),
         (("rollout", "coffee", "-o", "x.gif"), "no format 'gif'"),
         (("rollout", "coffee", "--set", "fusion"), "name=value"),
         (("rollout", "coffee", "--set", "dark=1"), "with a view's setting"),

@@ -49,9 +49,9 @@ def test_videos_have_selected_frames(run_vitviz, clip, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("-o", "x.avi"), "in .mp4 or .gif"),
+        (("-o", "x.avi"), "expected .mp4 or .gif"),
         (("-o", "x.mp4", "--width", "3"), "an even number"),
-        (("-o", "x.mp4", "--view", "filters"), "not of one picture"),
+        (("-o", "x.mp4", "--view", "filters"), "does not show an image"),
         (("-o", "x.csv", "--most-frames", "2"), "is longer than"),
         (("-o", "x.csv", "--set", "fusion"), "name=value"),
         (("-o", "x.csv", "--set", "start=1"), "with a view's setting"),

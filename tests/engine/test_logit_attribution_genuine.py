@@ -191,7 +191,7 @@ def test_last_lens_layer_equals_logits(inspector, trace):
 
 def test_invalid_lens_and_attribution_arguments_are_rejected(inspector, trace):
     for arguments, message in [
-        ({"form": "later"}, "Given the form 'later'"), ({"patches": True}, "pass target="),
+        ({"form": "later"}, "form='later'"), ({"patches": True}, "pass target="),
         ({"target": 3}, "has all classes"),
     ]:  # fmt: skip
         with pytest.raises(vitviz.VitvizError, match=message):

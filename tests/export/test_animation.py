@@ -169,7 +169,7 @@ def test_frame_labels_differ_and_caption_is_translated(inspector, photo):
         tag: vitviz.animation("rollout", inspector, photo, over="layers", language=tag)
         for tag in ("en", "ko")
     }
-    assert "A film of 8 frames" in cached_videos["en"].caption and "8프레임" in cached_videos["ko"].caption
+    assert "A video of 8 frames" in cached_videos["en"].caption and "8프레임" in cached_videos["ko"].caption
     first, second = (cached_videos["en"].picture(number, WIDTH) for number in (0, 1))
     band = first.shape[1] // 86 * 6  # 6 mm: the label alone
     assert mean_difference(first[:band], second[:band]) > 0.1
@@ -181,7 +181,7 @@ def test_inapplicable_animations_raise(inspector, photo, cached_videos, tmp_path
     from tests.engine.small_models import save_model, small_vit
 
     alone = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
-    with pytest.raises(VitvizError, match="mine.safetensors.* has no film of its training"):
+    with pytest.raises(VitvizError, match="mine.safetensors.* has no video of its training"):
         vitviz.animation("rollout", alone, photo)
     for view in ("patches", "filters", "positions", "distance"):
         with pytest.raises(VitvizError, match="no video over the layers"):

@@ -254,14 +254,14 @@ def test_invalid_comparisons_raise_before_any_forward_pass(
         vitviz.figure("compared", inspector, surveys[0], against="film")
     few = vitviz.survey(sample_crops()[:5], early, LAYERS, batch=5)
     rough = vitviz.survey(sample_crops()[:5], inspector, ["distance"])
-    for second, words in ((few, "of different pictures"), (early, "hand in a survey of the same pictures")):
+    for second, words in ((few, "of different images"), (early, "pass a survey of the same images")):
         with pytest.raises(VitvizError, match=words):
             vitviz.figure("compared", inspector, surveys[0], second=second)
-    with pytest.raises(VitvizError, match="hand in a survey of the same pictures"):
+    with pytest.raises(VitvizError, match="pass a survey of the same images"):
         vitviz.figure("compared", inspector, trace, second=surveys[1])
     with pytest.raises(VitvizError, match="pass a survey with the measures vitviz.surveys.LAYERS"):
         vitviz.figure("compared", inspector, rough)
     with pytest.raises(VitvizError, match="`second` is for Similarity"):
         vitviz.figure("rollout", inspector, trace, second=early)
-    with pytest.raises(VitvizError, match="Rollout is of one picture"):
+    with pytest.raises(VitvizError, match="Rollout shows one image"):
         vitviz.figure("rollout", inspector, surveys[0])

@@ -25,10 +25,10 @@ def test_figure_width_format_and_resolution_are_bounded(cached_figures, inspecto
     for asked in (("gif", 100, 300), ("svg", 5, 300), ("png", 100, 72), ("png", 400, 600)):
         with pytest.raises(VitvizError):
             cached_figures("explorer").file(*asked)
-    with pytest.raises(VitvizError, match="hand in a trace"):
+    with pytest.raises(VitvizError, match="pass a trace"):
         vitviz.figure("rollout", inspector)
 
 
 def test_image_other_than_the_traced_one_raises(inspector, trace):
-    with pytest.raises(VitvizError, match="Hand in the picture that was traced"):
+    with pytest.raises(VitvizError, match="Pass the image that was traced"):
         vitviz.figure("rollout", inspector, trace, picture=vitviz.sample_image("chelsea"))

@@ -185,7 +185,7 @@ def test_video_of_frames_keeps_rate_and_one_scale(inspector, tmp_path):
     drawn = [film.picture(number, 320) for number in range(5)]
     for number, one in enumerate(seen):
         assert np.argmin([np.abs(one.astype(float) - other).mean() for other in drawn]) == number
-    with pytest.raises(VitvizError, match="no frame"):
+    with pytest.raises(VitvizError, match="No frames"):
         video_of_frames([])
 
 
@@ -203,7 +203,7 @@ def test_video_of_frames_downscales_images_and_boxes(inspector, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"view": "filters"}, "not of one picture"),
+        ({"view": "filters"}, "does not show an image"),
         ({"view": "tour"}, "has many steps"),
         ({"view": "bogus"}, "There is no view"),
         ({"fusion": "bogus"}, "bogus"),

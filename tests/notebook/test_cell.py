@@ -120,10 +120,10 @@ def test_survey_cell_shows_distance_and_rejects_rollout(inspector):
     [
         (dict(view="maps"), "no view 'maps'; there are tour, patches, filters"),
         (dict(view="rollout"), "Rollout is of a picture: hand in a trace"),
-        (dict(view="rollout", of=3), "Given int; expected a trace or a survey"),
+        (dict(view="rollout", of=3), "int cannot be drawn; expected a trace or a survey"),
         (dict(view="positions", language="de"), "language='de'; expected one of en, zh-CN, ko"),
         (dict(view="positions", colour="red"), "no setting 'colour'"),
-        (dict(view="positions", form="round"), "Given form='round'; expected one of"),
+        (dict(view="positions", form="round"), "form='round' is not valid; expected one of"),
         (dict(view="positions", live=["form"]), "live='form'; expected settings that the numbers depend on"),
     ],
 )

@@ -31,7 +31,7 @@ def shown(notebook, begins):
 def test_it_runs_and_every_result_shows_itself(ran):
     for begins, said in {
         "inspector": "Inspector: vitviz-tiny",
-        "trace": "Trace of a picture",
+        "trace": "Trace of an image",
         "vitviz.embedding_filters": "Embedding filters",
         "vitviz.position_similarity": "Similarity of position embeddings",
         "distance": "Attention distance",

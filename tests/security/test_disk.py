@@ -97,5 +97,5 @@ def test_unusable_upload_folder_exits_with_message(tmp_path, place):
     result = subprocess.run(
         command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60, check=False
     )
-    assert result.returncode == 1 and "Set GRADIO_TEMP_DIR to a folder" in result.stderr
+    assert result.returncode == 1 and "Set GRADIO_TEMP_DIR to a writable folder" in result.stderr
     assert "Traceback" not in result.stderr and str(tmp_path) not in result.stderr

@@ -88,7 +88,7 @@ def test_rollout_npz_equals_the_map(client, key):
         ("nokey/rollout/map", 404, "no longer has this image"),
         ("{key}/noview/map", 404, "There is no view 'noview'; there are tour, patches,"),
         ("{key}/rollout/nomap", 404, "Rollout has no numbers called 'nomap'"),
-        ("{key}/picture/secret", 404, "There is no picture 'secret'; there are upload, original and input"),
+        ("{key}/picture/secret", 404, "There is no image 'secret'; there are upload, original and input"),
         ("{key}/rollout/map?discard=1.5", 422, "discard='1.5'; expected a number from 0 to 0.99"),
         ("{key}/rollout/map?discard=nan", 422, "discard='nan'; expected a number from 0 to 0.99"),
         ("{key}/rollout/map?fusion=median", 422, "fusion='median'; expected one of mean, max, min"),

@@ -150,7 +150,7 @@ def test_print_figure_uses_the_edited_image(service, key, edited_key):
 
 
 def test_invalid_stroke_raises_with_message(service, key):
-    with pytest.raises(VitvizError, match="Given the stroke 'nothing'"):
+    with pytest.raises(VitvizError, match="The edit 'nothing'"):
         ImageEdits.parse("nothing")
 
 

@@ -90,7 +90,7 @@ def test_skip_measure_matches_skip_ratios(images, two_inspectors):
 
 def test_incomparable_surveys_raise(surveys, two_inspectors, images):
     turned = vitviz.survey(images[::-1], two_inspectors[1], ["similarity"], batch=6)
-    with pytest.raises(VitvizError, match="not the same ones in the same order"):
+    with pytest.raises(VitvizError, match="not the same images in the same order"):
         vitviz.cka(surveys[0], turned)
     plain = vitviz.survey(images[:2], two_inspectors[0], ["entropy"])
     with pytest.raises(

@@ -137,9 +137,9 @@ def test_damaged_part_is_reported(image_folder, inspector, tmp_path):
 
 
 def test_survey_without_readable_images_raises(inspector, tmp_path):
-    with pytest.raises(VitvizError, match="None of the pictures could be read. Picture 1"):
+    with pytest.raises(VitvizError, match="None of the images could be read. Image 1"):
         vitviz.survey([b"one", b"two"], inspector)
-    with pytest.raises(VitvizError, match="at least one picture"):
+    with pytest.raises(VitvizError, match="at least one image"):
         vitviz.survey([], inspector)
 
 
@@ -165,7 +165,9 @@ def test_full_disk_raises_and_survey_resumes(image_folder, inspector, tmp_path, 
         monkeypatch.setattr(SkippedList, "add", writing(SkippedList.add))
     else:
         monkeypatch.setattr(np, fails, writing(getattr(np, fails)))
-    with pytest.raises(VitvizError, match="cannot be written to out: No space left.*the same call goes on"):
+    with pytest.raises(
+        VitvizError, match="cannot be written to out: No space left.*call it again to continue"
+    ):
         run_survey(image_folder, inspector, tmp_path / "out")
     assert not list((tmp_path / "out").rglob(".*")), "no temporary file remains"
     assert len(list((tmp_path / "out/parts").glob("*.npz"))) == (2 if fails == "savez" else 8)

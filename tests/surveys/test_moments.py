@@ -49,7 +49,7 @@ def test_single_image_has_nan_standard_error():
 def test_other_shapes_and_empty_values_raise():
     with pytest.raises(VitvizError, match="one checkpoint at"):
         Moments.from_values(np.ones((2, 3))) + Moments.from_values(np.ones((2, 4)))
-    with pytest.raises(VitvizError, match="one or more pictures"):
+    with pytest.raises(VitvizError, match="one or more images"):
         Moments.from_values(np.ones((0, 3)))
 
 

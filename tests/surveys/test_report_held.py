@@ -78,7 +78,7 @@ def test_report_shows_errors_layers_and_mistakes(inspector):
     text = page_of(survey, quantiles, "pictures.csv")
     assert "0.25 ± 0.5" in text, "the standard error of 4 images with variance 1"
     assert re.findall(r"<title>Depth (\d)", text) == ["0", "1", "2"], "the lens begins before layer 1"
-    assert "2 of 3 labelled pictures" in text
+    assert "2 of 3 labelled images" in text
     assert re.search(r"<td>75.0%</td><td>12.5%</td>", text), "of the prediction, then of the true class"
     assert text.count("bad-") == 100 and "skipped.csv" in text
 

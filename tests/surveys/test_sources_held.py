@@ -69,7 +69,7 @@ def test_file_of_another_size_changes_digest(tmp_path):
 def test_list_line_without_path_raises(tmp_path):
     (tmp_path / "a.png").write_bytes(random_png(1))
     (tmp_path / "list.csv").write_text("path,label\na.png,cat\n,dog\n")
-    with pytest.raises(VitvizError, match="Line 2 of list.csv names no picture"):
+    with pytest.raises(VitvizError, match="Line 2 of list.csv names no image"):
         list(source_of(tmp_path / "list.csv"))
 
 
@@ -111,7 +111,7 @@ def test_cls_label_takes_precedence_over_txt_and_json(tmp_path):
 @pytest.mark.parametrize("asked", [{"limit": 0}, {"part": 0}, {"seed": 3}])
 def test_invalid_plan_raises(asked):
     source = source_of([random_png(1)])
-    with pytest.raises(VitvizError, match="expected how many pictures, 1 or more|say how many with limit"):
+    with pytest.raises(VitvizError, match="expected a number of images, 1 or more|pass its size as limit"):
         Plan(source, summarise(source), **asked)
 
 

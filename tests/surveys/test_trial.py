@@ -197,9 +197,9 @@ def test_boxes_load_from_json_and_voc(tmp_path):
 
 
 def test_unknown_methods_and_protocols_raise():
-    with pytest.raises(VitvizError, match="Given lime; expected methods of ledger"):
+    with pytest.raises(VitvizError, match="lime is not valid; expected methods of ledger"):
         FaithfulnessMeasure(("lime",))
-    with pytest.raises(VitvizError, match="Given green; expected methods"):
+    with pytest.raises(VitvizError, match="green is not valid; expected methods"):
         FaithfulnessMeasure(protocols=("green",))
     assert FaithfulnessMeasure(("ledger",)).settings != FaithfulnessMeasure(("ledger",), seed=1).settings
 

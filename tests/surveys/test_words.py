@@ -186,11 +186,11 @@ def test_resumed_survey_gives_equal_words(inspector_with_classes, tmp_path):
 def test_words_of_insufficient_surveys_raise(inspector_with_classes):
     one = vitviz.survey(IMAGES[:1], inspector_with_classes, ["words"])
     assert one.words is None
-    with pytest.raises(VitvizError, match="Given 1 pictures .* two pictures or more"):
+    with pytest.raises(VitvizError, match="1 images and .* at least two images"):
         vitviz.heads_in_words(inspector_with_classes, one)
     two = vitviz.survey([IMAGES[0]] * 2, inspector_with_classes, ["words"])  # an image twice
     assert all(words == () for layer in two.words.words for words in layer)
-    assert "same for every picture" in two.words.said()[0][2]
+    assert "same for every image" in two.words.said()[0][2]
     with pytest.raises(VitvizError, match="most=0"):
         vitviz.heads_in_words(inspector_with_classes, two, most=0)
     with pytest.raises(VitvizError, match='expected classes, and a survey that measured "words"'):

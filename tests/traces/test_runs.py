@@ -38,7 +38,7 @@ def test_parse_inverts_text_for_every_value():
         try:
             without = Ablation(**random_fields(rng))
         except VitvizError as refused:
-            assert "no other picture" in str(refused)
+            assert "other image is missing" in str(refused)
             continue
         seen += 1
         assert Ablation.parse(without.text()) == without

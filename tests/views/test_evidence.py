@@ -249,7 +249,7 @@ def test_trail_follows_writers_of_a_head(subject):
         "written_by_layers"
     ].shape == (2, 8)
     for wrong in ({"trail": "4.1-7.2"}, {"trail": "9.1"}, {"writer": "mlp.99"}):
-        with pytest.raises(WrongSetting, match="Given (trail|writer)="):
+        with pytest.raises(WrongSetting, match="(trail|writer)="):
             view.item(subject, "writer_map", {**settings, **wrong})
 
 

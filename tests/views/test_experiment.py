@@ -250,7 +250,7 @@ def test_other_images_exclude_own_and_end_at_their_prediction(subject):
     assert names == tuple(one.title for one in samples() if one.name != "coffee")
     close(made._answers(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)
     alone = perturbation.other_images(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
-    with pytest.raises(UnsupportedModel, match="no second picture"):
+    with pytest.raises(UnsupportedModel, match="no second image"):
         perturbation.perturbed_logits(
             subject.inspector, subject.trace, "texture", 3, others=[*alone.values()]
         )

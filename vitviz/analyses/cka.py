@@ -71,7 +71,7 @@ def grams_of(traces: Sequence[Trace] | TraceBatch, pictures: Sequence[str]) -> G
     """
     if len(traces) < LEAST or len(traces) != len(pictures):
         expected = f"expected as many of each, at least {LEAST}: with fewer there is no unbiased estimate"
-        raise VitvizError(f"Given {len(traces)} traces and {len(pictures)} names of pictures; {expected}.")
+        raise VitvizError(f"{len(traces)} traces do not match {len(pictures)} names of images; {expected}.")
     result: dict[str, list[Tensor]] = {}
     if isinstance(traces, TraceBatch):
         grid, layers = traces.grid, traces.tokens
@@ -114,8 +114,8 @@ def hsic(
     count = first.shape[-1]
     if first.shape[1:] != second.shape[1:] or first.shape[-2] != count or count < LEAST:
         raise VitvizError(
-            f"Given Gram matrices of shapes {tuple(first.shape)} and {tuple(second.shape)}; expected (depth,"
-            f" n, n) of the same n pictures, n at least {LEAST}."
+            f"Gram matrices of shapes {tuple(first.shape)} and {tuple(second.shape)} cannot be compared;"
+            f" expected (depth, n, n) of the same n images, n at least {LEAST}."
         )
     off = 1 - torch.eye(count, dtype=first.dtype, device=first.device)
     first, second = first * off, second * off
@@ -182,17 +182,19 @@ def cka_error(
 def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iterator[tuple[Tensor, ...]]:
     """Yield each minibatch's contribution to the numerator and to both terms of the denominator."""
     if tokens not in TOKENS:
-        raise VitvizError(f"Given tokens={quoted(tokens)}; expected one of {', '.join(TOKENS)}.")
+        raise VitvizError(f"tokens={quoted(tokens)} is not valid; expected one of {', '.join(TOKENS)}.")
     if not first or [one.pictures for one in first] != [one.pictures for one in second]:
         counts = [sum(len(one.pictures) for one in some) for some in (first, second)]
         raise VitvizError(
-            f"Given minibatches of {counts[0]} and {counts[1]} pictures that are not the same ones in the"
-            f" same order; expected two surveys of one set with the same batch, of {LEAST} pictures or more."
+            f"The surveys' batches, {counts[0]} and {counts[1]} images, are not the same images in the same"
+            f" order; expected two surveys of one image set with the same batch, of {LEAST} images or more."
         )
     for one, other in zip(first, second, strict=True):
         if tokens not in one.of or tokens not in other.of:
             expected = "expected 'patches' or 'all'"
-            raise VitvizError(f"Given tokens='class', but one of the models has no class token; {expected}.")
+            raise VitvizError(
+                f"tokens='class' is not applicable, because one of the models has no class token; {expected}."
+            )
         one, other = one.of[tokens], other.of[tokens]
         yield hsic(one, other), hsic(one, one).diag(), hsic(other, other).diag()
 

@@ -92,7 +92,7 @@ def token_components(
         details = "{} x {} patches {} numbers wide"
         given = ", ".join(details.format(*one) for one in sorted(shapes))
         expected = "expected one or more traces with the same grid and width"
-        raise VitvizError(f"Given traces of {given or 'no picture'}; {expected}.")
+        raise VitvizError(f"Traces of {given or 'no image'} cannot be combined; {expected}.")
     patches = [patches_at(trace, layer, norm) for trace in traces]
     basis, like = fit_basis(torch.cat(patches), count), traces[0].tokens[0]
     scores = torch.stack([to_grid(*one) for one in zip(traces, map(basis.scores, patches), strict=True)])
@@ -112,7 +112,7 @@ def fit_basis(tokens: Tensor | Sequence[Tensor], count: int = 3) -> Basis:
     number, width = sum(len(part) for part in parts), parts[0].shape[1]
     if not 1 <= count <= min(number, width):
         expected = f"expected from 1 to {min(number, width)} components of {number} patches"
-        raise VitvizError(f"Given count={quoted(count)}; {expected}.")
+        raise VitvizError(f"count={quoted(count)} is not valid; {expected}.")
     if width <= number:
         scatter = Scatter()
         for part in parts:

@@ -67,8 +67,8 @@ def tokens_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float[
     """
     if not 0 <= layer < len(trace.tokens):
         raise IndexError(
-            f"There are no tokens at layer {layer}: {trace.checkpoint} has 0 (what enters block 1) to "
-            f"{len(trace.tokens) - 1} (the last block's output)."
+            f"There are no tokens at layer {layer}: {trace.checkpoint} has 0 (what enters block 1) to"
+            f" {len(trace.tokens) - 1} (the last block's output)."
         )
     return trace.tokens[layer] if norm is None else norm.final_norm(trace, layer)
 
@@ -113,7 +113,7 @@ def patch_index(trace: Trace, patch: int | tuple[int, int]) -> int:
         known = False
     if not known:
         raise VitvizError(
-            f"Given patch={quoted(patch)}; expected a patch's number from 0 to {grid.patches - 1}, or"
+            f"patch={quoted(patch)} is not valid; expected a patch's number from 0 to {grid.patches - 1}, or"
             f" its (row, col) on the grid of {grid.rows} x {grid.cols}."
         )
     there = present_patches(trace).tolist()
@@ -206,7 +206,7 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActi
     """
     tokens = tokens_at(trace, layer)
     if not 1 <= count <= tokens.numel():
-        raise VitvizError(f"Given count={quoted(count)}; expected from 1 to {tokens.numel()} numbers.")
+        raise VitvizError(f"count={quoted(count)} is not valid; expected from 1 to {tokens.numel()} numbers.")
     flat = tokens.flatten()
     result = flat.abs().topk(count).indices
     # torch's quantile has this size limit

@@ -64,7 +64,7 @@ def principal_filters(
     width, _, height, length = weight.shape
     if count < 1 or width < 2:
         expected = f"expected at least 1 component of at least 2 filters. Choose a count of {COMPONENTS}."
-        raise VitvizError(f"Given count={count} for {width} filters; {expected}")
+        raise VitvizError(f"{count} components of {width} filters cannot be computed; {expected}")
     points = rearrange(weight, "width channel row col -> width (row col channel)")
     basis = fit_basis(points, component_count(weight, count))
     cut = "count (row col channel) -> count row col channel"

@@ -30,7 +30,7 @@ from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import LocalizedText
 
 ImageTensor = Float[Tensor, "3 height width"]
-NO_OTHER = "There is no second picture whose ground or texture could be taken."
+NO_OTHER = "There is no second image to take the background or texture from."
 
 
 def change_image(

@@ -122,7 +122,10 @@ class Attribution(NotebookChart, NotebookTable):
         """
         shapes = [(tuple(one.sources.shape), tuple(one.patches.shape)) for one in (self, before)]
         if shapes[0] != shapes[1]:
-            raise VitvizError(f"Given accounts of {shapes[0]} and {shapes[1]}; expected the same shape.")
+            raise VitvizError(
+                f"Logit accounts of shapes {shapes[0]} and {shapes[1]} cannot be compared;"
+                " expected the same shape."
+            )
         both = self.deviation is not None and before.deviation is not None
         ratio = self.deviation / before.deviation if held and both else 1.0
         ratios = {name: 1.0 if name in _WHOLE else ratio for name in vars(self) if name != "deviation"}

@@ -144,7 +144,7 @@ def check_form(form: str) -> None:
     """Raise VitvizError for an unknown form."""
     if form not in FORMS:
         expected = "expected 'now' (the norm afresh) or 'share' (held, adds up)"
-        raise VitvizError(f"Given the form {quoted(form)} of the lens; {expected}.")
+        raise VitvizError(f"form={quoted(form)} is not valid; {expected}.")
 
 
 def check_patches(readout: ReadoutStage) -> None:

@@ -85,7 +85,7 @@ class Perturbation(NotebookChart, NotebookTable):
         if score not in self.scores or way not in self.ways:
             ways, scores = ", ".join(self.ways), ", ".join(self.scores)
             expected = f"expected one of {ways}, and one of {scores}"
-            raise VitvizError(f"Given way={quoted(way)}, score={quoted(score)}; {expected}.")
+            raise VitvizError(f"way={quoted(way)} with score={quoted(score)} is not valid; {expected}.")
         return [mean_and_error(draws) for draws in getattr(self, score)[way]]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def run_perturbation(
     VitvizError for an unknown kind or an unsuitable trace, and Stopped if the computation is cancelled.
     """
     if kind not in WAYS:
-        raise VitvizError(f"Given kind={quoted(kind)}; expected one of {', '.join(WAYS)}.")
+        raise VitvizError(f"kind={quoted(kind)} is not valid; expected one of {', '.join(WAYS)}.")
     if reason := unsupported_reason(trace):
         raise VitvizError(reason)
     steps, answer = step_sizes(trace.grid, kind), int(trace.logits.argmax())
@@ -204,7 +204,7 @@ def permutation(patches: int, seed: Any) -> Int[np.ndarray, " patch"]:
     number = whole_number(seed)
     if number is None:
         expected = "expected a seed, a whole number from 0, which is the same order each time"
-        raise VitvizError(f"Given shuffle={quoted(seed)}; {expected}.")
+        raise VitvizError(f"shuffle={quoted(seed)} is not valid; {expected}.")
     return np.random.default_rng(number).permutation(patches)
 
 
@@ -219,7 +219,7 @@ def patches_kept(grid: Grid, share: int, seed: int) -> Int[np.ndarray, " kept"]:
     """
     if not 0 <= share <= 100:
         expected = "expected the per cent of patches to drop, from 0 to 100"
-        raise VitvizError(f"Given share={quoted(share)}; {expected}.")
+        raise VitvizError(f"share={quoted(share)} is not valid; {expected}.")
     return np.sort(permutation(grid.patches, seed)[int(share) * grid.patches // 100 :])
 
 
@@ -247,7 +247,7 @@ def shuffled_pieces(grid: Grid, side: int, seed: int) -> Int[np.ndarray, " patch
     if side not in sides:
         known = ", ".join(map(str, sides)) or "none"
         reason = f"since pieces are squares that fill the grid of {grid.rows} x {grid.cols} patches"
-        raise VitvizError(f"Given side={quoted(side)}; expected one of {known}, {reason}.")
+        raise VitvizError(f"side={quoted(side)} is not valid; expected one of {known}, {reason}.")
     rows, cols = grid.rows // side, grid.cols // side
     order = permutation(rows * cols, seed)
     while (order == np.arange(len(order))).all():  # with few pieces, some draws would move nothing

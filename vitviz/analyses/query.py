@@ -91,9 +91,9 @@ def query_token(grid: Grid, query: QueryToken) -> int:
         return grid.prefix + number
     names = ", ".join(repr(name) for name in ("auto", "mean", *grid.prefix_names))
     raise VitvizError(
-        f"There is no query {quoted(query)} here. Expected one of {names} ('auto' and 'mean' only where"
-        f" several tokens may ask), a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to"
-        f" ({grid.rows - 1}, {grid.cols - 1}). Choose one of these."
+        f"query={quoted(query)} is not valid; expected one of {names} ('auto' and 'mean' only where several"
+        f" tokens can be the query), a patch's number from 0 to {grid.patches - 1}, or its (row, col) up to"
+        f" ({grid.rows - 1}, {grid.cols - 1})."
     )
 
 
@@ -111,9 +111,9 @@ def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
         return readout.weights(trace.length)
     if trace.read is None:
         raise VitvizError(
-            f"The classifier of {trace.checkpoint} reads {quoted(trace.pool)}, which depends on the"
-            " picture, and"
-            " the trace does not hold which tokens that was, so 'auto' is unknown. Choose 'mean', or a patch."
+            f"The classifier of {trace.checkpoint} reads {quoted(trace.pool)}, which depends on the image,"
+            " and the trace does not hold which tokens that was, so 'auto' is unknown. Choose 'mean', or a"
+            " patch."
         )
     return trace.read.double()
 

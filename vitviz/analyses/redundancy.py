@@ -122,7 +122,7 @@ def head_entropy(trace: Trace, layer: int, keys: str = "all") -> HeadEntropy:
     [4.0, 4.0]
     """
     if keys not in KEYS:
-        raise VitvizError(f"Given keys={quoted(keys)}; expected 'all' tokens or 'patches'.")
+        raise VitvizError(f"keys={quoted(keys)} is not valid; expected 'all' tokens or 'patches'.")
     attention, prefix = trace.layer(layer), trace.grid.prefix
     rows = _entropies(attention, prefix if keys == "patches" else 0)
     return HeadEntropy(rows[:, prefix:].mean(dim=1).to(attention.q), rows[:, :prefix].to(attention.q))

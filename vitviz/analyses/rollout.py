@@ -160,7 +160,7 @@ def _check(fusion: str, discard: float, residual: float) -> None:
         (f"{residual=}", 0 <= residual <= 1, "a weight from 0 to 1. Choose 0.5 for the paper's rollout."),
     ):
         if not fits:
-            raise VitvizError(f"Given {given}; expected {expected}")
+            raise VitvizError(f"{given} is not valid; expected {expected}")
 
 
 def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _layer_range(count: int, layers: Layers) -> tuple[int, int]:
         first, last = -1, -1
     if not 0 <= first <= last < count:
         raise VitvizError(
-            f"Given layers={quoted(layers)}; expected (first, last), counted from 0, both included, up to"
-            f" {count - 1}. Choose None for all."
+            f"layers={quoted(layers)} is not valid; expected (first, last), counted from 0, both included,"
+            f" up to {count - 1}. Choose None for all."
         )
     return first, last

@@ -93,8 +93,8 @@ def _unit_vectors(
     asked = own if there is trace else patches_at(there, layer, norm).double()
     if asked.shape[1] != own.shape[1]:
         raise VitvizError(
-            f"Given a patch of {there.checkpoint}, {asked.shape[1]} numbers wide; expected {own.shape[1]}, as"
-            f" the tokens of {trace.checkpoint}. Compare two pictures by the same checkpoint."
+            f"A patch of {there.checkpoint} has {asked.shape[1]} values, and a token of {trace.checkpoint}"
+            f" has {own.shape[1]}. Compare two images by the same checkpoint."
         )
     if centred:
         mean = (own if there is trace else torch.cat([own, asked])).mean(dim=0)
@@ -156,7 +156,7 @@ def position_similarity(
     if len(table) != grid.patches:
         expected = f"expected {grid.patches}, one for each patch of {grid.rows} x {grid.cols}"
         advice = "Drop the rows of prefix tokens, and interpolate the table to the grid's size first."
-        raise VitvizError(f"Given a position table of {len(table)} rows; {expected}. {advice}")
+        raise VitvizError(f"A position table of {len(table)} rows does not fit; {expected}. {advice}")
     units = normalize(table.double(), eps=_NOTHING)
     similarity = (units @ units.mT).clamp_(-1, 1).to(table)
     return rearrange(similarity, "(row col) (row2 col2) -> row col row2 col2", row=grid.rows, row2=grid.rows)

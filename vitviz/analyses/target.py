@@ -61,8 +61,8 @@ def resolve_class_targets(
     """
     if relative and trace.classes is None and trace.head_type != "softmax":
         raise VitvizError(
-            f"Given relative=True for {trace.checkpoint}, each of whose outputs stands by itself (head_type"
-            f" {quoted(trace.head_type)}); only a softmax says the same when a mean is taken off. Ask with"
+            f"relative=True is not valid for {trace.checkpoint}, whose outputs are independent (head_type"
+            f" {quoted(trace.head_type)}): only a softmax is unchanged when the mean is subtracted. Pass"
             " relative=False."
         )
     head, length = readout.head, None
@@ -92,7 +92,9 @@ def classes_of(trace: Trace, target: TargetLike) -> list[int]:
     """Return the class of a target, or both of (a, b); raises VitvizError for any other number of classes."""
     asked = target if isinstance(target, tuple) else (target,)
     if len(asked) not in (1, 2):
-        raise VitvizError(f"Given {quoted(target)}; expected one class, or (a, b) for a rather than b.")
+        raise VitvizError(
+            f"target={quoted(target)} is not valid; expected one class, or (a, b) for a rather than b."
+        )
     return [class_index(trace, one) for one in asked]
 
 
@@ -114,14 +116,14 @@ def class_index(trace: Trace, name: Any) -> int:
         result = whole or [i for i, label in enumerate(labels) if wanted in map(str.strip, label.split(","))]
         if len(result) == 1:
             return result[0]
-        several = f"several classes bear that name: {', '.join(map(str, result))}"
-        many = several if result else f"none of its {classes} classes bears that name"
+        several = f"several classes have that name: {', '.join(map(str, result))}"
+        many = several if result else f"none of its {classes} classes has that name"
         advice = "Give its number, from 0."
-        raise VitvizError(f"Given the class {quoted(name)} of {trace.checkpoint}, but {many}. {advice}")
+        raise VitvizError(f"{quoted(name)} does not name one class of {trace.checkpoint}: {many}. {advice}")
     if (number := whole_number(name, below=classes)) is not None:
         return number
     detail = f"{trace.checkpoint} has classes 0 to {classes - 1}, or labels"
-    raise VitvizError(f"Given the class {quoted(name)}; {detail}.")
+    raise VitvizError(f"{quoted(name)} is not a class; {detail}.")
 
 
 def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, "*image slot width"]:
@@ -138,7 +140,7 @@ def _target_of_direction(trace: Trace, readout: ReadoutStage, direction: Tensor,
         if relative and direction.shape == (readout.features,):
             what = "relative to no classes"
         expected = f"expected {readout.features} real numbers, with relative=False"
-        raise VitvizError(f"Given a direction, {what}; {expected}.")
+        raise VitvizError(f"A direction cannot be {what}; {expected}.")
     rows = direction.to(read)
     aside = readout.pooling.kind == "class and average"
     rows = rows.view(len(read), -1) if aside else rows.expand(len(read), -1) / len(read)

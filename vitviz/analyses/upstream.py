@@ -347,7 +347,7 @@ def attribute_score(
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
         if not 0 <= token < trace.length:
             expected = f"expected a token from 0 to {trace.length - 1}"
-            raise VitvizError(f"Given {quoted(token)} as the {name}; {expected}.")
+            raise VitvizError(f"{quoted(token)} as the {name} is not valid; {expected}.")
     attention, asked, keys, names = trace.layers[layer], [], [], []
     picked = torch.tensor([query, key, against or 0], device=attention.q.device)
     asking, asked_key, usual = torch.nn.functional.one_hot(picked, trace.length).to(attention.q)
@@ -418,12 +418,15 @@ def _check(trace, layer: int, head: int, via: tuple = ()) -> None:
     for one, two in (*via, (layer, head)):
         if not (0 <= one < layers and 0 <= two < heads):
             raise VitvizError(
-                f"Given head {(one, two)}; {trace.checkpoint} has layers 0 to {layers - 1} and heads 0 to"
-                f" {heads - 1}, counted from 0."
+                f"Head {(one, two)} does not exist: {trace.checkpoint} has layers 0 to {layers - 1} and"
+                f" heads 0 to {heads - 1}, counted from 0."
             )
         if two in trace.layers[one].replaced:
             reason = "so what it handed on it did not read"
             raise VitvizError(f"Head {(one, two)} was replaced in this pass, {reason}.")
     trail = [one for one, _ in (*via, (layer, head))]
     if any(later <= earlier for later, earlier in zip(trail, trail[1:], strict=False)):
-        raise VitvizError(f"Given the path {[*via, (layer, head)]}; expected each head in an earlier layer.")
+        raise VitvizError(
+            f"The path {[*via, (layer, head)]} is not valid; expected each head in an earlier"
+            " layer than the one before it."
+        )

@@ -110,7 +110,7 @@ class HeadsInWords(NotebookTable):
             none = f"nothing: the best word holds {best:.0%}, the best random vector {noise:.0%}"
             words = ", ".join(f"{word} {share:.0%}" for word, share in pairs) or none
             varies = self.variance[layer, head].item()
-            words = words if best == best else "nothing: it writes the same for every picture"
+            words = words if best == best else "nothing: it writes the same for every image"
             name = f"layer {self.layers[layer] + 1}, head {head + 1}"
             details.append((varies, (name, f"{varies**0.5:.2g}", words)))
         return [one for _, one in sorted(details, key=lambda pair: -pair[0])]
@@ -196,8 +196,8 @@ def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most
     """
     if spread.count < 2 or whole_number(most, least=1) is None:
         raise VitvizError(
-            f"Given {spread.count} pictures and most={quoted(most)}; expected two pictures or more,"
-            " between which heads differ, and at most how many words a head is to have."
+            f"{spread.count} images and most={quoted(most)} are not valid; expected at least two images and"
+            " at least one word for each head."
         )
     layers, heads, feature = spread.mean.shape
     vectors = classes.vectors.double().numpy()

@@ -14,5 +14,5 @@ def encode_image(pixels: UInt8[np.ndarray, "height width 3"], ending: str) -> by
     options = [cv2.IMWRITE_JPEG_QUALITY, 92] if ending == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
     done, data = cv2.imencode(ending, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
     if not done:
-        raise RuntimeError(f"OpenCV could not encode a picture of shape {pixels.shape} as {ending}")
+        raise RuntimeError(f"OpenCV could not encode an image of shape {pixels.shape} as {ending}")
     return data.tobytes()

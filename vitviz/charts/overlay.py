@@ -49,7 +49,7 @@ def overlay(
     picture, map = np.asarray(picture), np.asarray(map)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         raise ValueError(
-            f"A picture is height x width x 3 of uint8; given were shape {picture.shape} and {picture.dtype}."
+            f"An image is height x width x 3 of uint8, but got {picture.shape} of {picture.dtype}."
         )
     if form not in ("heat", "paper"):
         raise ValueError(f"form={form!r} is neither 'heat' nor 'paper'.")
@@ -58,7 +58,7 @@ def overlay(
     height, width = picture.shape[:2]
     left, top, right, bottom = (round(side) for side in box or (0, 0, width, height))
     if not (left < right and top < bottom and left < width and top < height and right > 0 and bottom > 0):
-        raise ValueError(f"The box {box} does not lie on the picture of {width} x {height} pixels.")
+        raise ValueError(f"The box {box} is not inside the image of {width} x {height} pixels.")
     full = enlarge_map(map, (bottom - top, right - left), smooth)
     rows, cols = slice(max(top, 0), min(bottom, height)), slice(max(left, 0), min(right, width))
     full = full[rows.start - top : rows.stop - top, cols.start - left : cols.stop - left]

@@ -106,7 +106,7 @@ def check(
     ()
     """
     if method not in TITLES:
-        raise VitvizError(f"Given method={quoted(method)}; expected one of {', '.join(TITLES)}.")
+        raise VitvizError(f"method={quoted(method)} is not valid; expected one of {', '.join(TITLES)}.")
     selected, reported = images_of(inspector, images, limit), []
     for finding in findings(inspector, selected, method):
         reported.append(finding)

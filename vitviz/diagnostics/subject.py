@@ -47,7 +47,7 @@ def images_of(inspector: Inspector, images: Any, limit: int = LIMIT) -> list[Che
         return [CheckedImage(sample_image(name), truth) for name, truth in truths.items()]
     items = list(source_of(images))
     if not items:
-        raise VitvizError("There is no image to check the model with. Hand in one or more, or none at all.")
+        raise VitvizError("There is no image to check the model with. Pass one or more, or none at all.")
     step = max(1, len(items) / limit)
     selected = [items[int(i * step)] for i in range(min(limit, len(items)))]
     outputs = int(getattr(inspector.model, "num_classes", 0) or 0)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 MISSING = (
-    "A film as MP4 is encoded by imageio-ffmpeg, which is not installed: pip install 'vitviz[film]'. A GIF"
+    "Videos in MP4 are encoded by imageio-ffmpeg, which is not installed: pip install 'vitviz[film]'. A GIF"
     " needs nothing more."
 )
 FAILED = "The encoder of MP4 failed here; its own words stand in the log. A GIF needs none."
@@ -68,9 +68,9 @@ OnFrame = Callable[[int, int], None]
 def check_video_format(form: str, seconds: float) -> None:
     """Raise VitvizError for an unknown format or an invalid duration."""
     if form not in FORMATS:
-        raise VitvizError(f"There is no film as {quoted(form)}; expected one of {', '.join(FORMATS)}.")
+        raise VitvizError(f"There is no video format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.1 <= seconds <= 5:
-        raise VitvizError(f"Given {quoted(seconds)} seconds for each frame; expected 0.1 to 5.")
+        raise VitvizError(f"{quoted(seconds)} seconds for each frame is not valid; expected 0.1 to 5.")
 
 
 def _rendered_frames(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
@@ -134,10 +134,10 @@ def _colours(reel: FrameRenderer) -> Image.Image:
 OVER = ("training", "layers")
 PIXELS = (320, 1920)  # allowed widths of a video
 OF_A_FILM = (
-    "A film of {count} frames, from {first} to {last}; scales and axes are the same in all of them. What is"
-    " said above is of the last one."
+    "A video of {count} frames, from {first} to {last}; scales and axes are the same in all of them. The"
+    " text above describes the last one."
 )
-NO_FILM = "{checkpoint} has no film of its training: no snapshots lie beside its weights."
+NO_FILM = "{checkpoint} has no video of its training: there are no snapshots beside its weights."
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,13 +274,13 @@ def check_width(width: int) -> None:
     low, high = PIXELS
     if isinstance(width, bool) or not isinstance(width, int) or not low <= width <= high or width % 2:
         wanted = f"an even number of pixels from {low} to {high}"
-        raise VitvizError(f"Given a width of {quoted(width)}; expected {wanted}.")
+        raise VitvizError(f"A width of {quoted(width)} is not valid; expected {wanted}.")
 
 
 def check_axis(over: str) -> str:
     """Return `over` if it is "training" or "layers"; otherwise raise VitvizError."""
     if over not in OVER:
-        raise VitvizError(f"There is no film over {quoted(over)}; expected one of {', '.join(OVER)}.")
+        raise VitvizError(f"There is no video over {quoted(over)}; expected one of {', '.join(OVER)}.")
     return over
 
 

@@ -222,7 +222,7 @@ class Figure:
         """
         if form not in captions.FORMS:
             expected = ", ".join(captions.FORMS)
-            raise VitvizError(f"There is no caption as {quoted(form)}; expected one of {expected}.")
+            raise VitvizError(f"There is no caption format {quoted(form)}; expected one of {expected}.")
         return self.texts.text(form, definition)
 
     def svg(self, width: float | None = None) -> bytes:
@@ -397,23 +397,21 @@ def view_contexts(
         raise VitvizError(f"{result.title} is of one checkpoint: `second` is for Similarity.")
     if isinstance(of, over_a_set.Survey):
         if not result.scope.averages:
-            raise VitvizError(f"{result.title} is of one picture, and no average over a survey's.")
+            raise VitvizError(f"{result.title} shows one image, and a survey has no average for it.")
         fitting = over_a_set.require_same_checkpoint(inspector, of)
         return result, ViewContext(fitting, survey=of, once=once, once_of_weights=once)
     from vitviz.traces.trace import Trace
 
     if of is not None and not isinstance(of, Trace):
         details = type(of).__name__
-        raise VitvizError(f"Given {details}; expected a trace or a survey, such as inspector.trace(image).")
-    if result.needs is Needs.RUN and of is None:
         raise VitvizError(
-            f"{result.title} is of a picture: hand in a trace, such as inspector.trace(picture)."
+            f"{details} cannot be drawn; expected a trace or a survey, such as inspector.trace(image)."
         )
+    if result.needs is Needs.RUN and of is None:
+        raise VitvizError(f"{result.title} shows an image: pass a trace, such as inspector.trace(image).")
     was = None if before is None else ViewContext(inspector, before)
     if was is not None and (of is None or was.grid != of.grid):
-        raise VitvizError(
-            "Given `before` without a trace of the same patch grid; expected both of one picture."
-        )
+        raise VitvizError("`before` has no trace of the same patch grid; expected both of one image.")
     return result, ViewContext(inspector, of, once=once, once_of_weights=once, original=was and (lambda: was))
 
 
@@ -465,7 +463,7 @@ def upright_upload(picture: Any, subject: ViewContext) -> np.ndarray | None:
     expected = None if trace is None else tuple(trace.view.upload)
     if expected is not None and opened.size != expected:
         raise VitvizError(
-            f"The picture has {opened.width} x {opened.height} pixels, but the trace is of one of"
-            f" {expected[0]} x {expected[1]}. Hand in the picture that was traced."
+            f"The image has {opened.width} x {opened.height} pixels, but the trace is of one of"
+            f" {expected[0]} x {expected[1]}. Pass the image that was traced."
         )
     return open_for_drawing(opened)

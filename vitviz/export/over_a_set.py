@@ -45,15 +45,15 @@ def set_context(
     if isinstance(of, Survey) or isinstance(second, Survey):
         if not isinstance(of, Survey) or not isinstance(second, Survey | None):
             raise VitvizError(
-                "One of two checkpoints comes with a survey: hand in a survey of the same pictures for the"
+                "Only one of the two checkpoints has a survey: pass a survey of the same images for the"
                 " other one, too, or inspectors for both."
             )
         if second is None:
             return ViewContext(require_same_checkpoint(inspector, of), survey=of)
         if comparison_key(of) != comparison_key(second):
             raise VitvizError(
-                "The two surveys are of different pictures, or measure different things: expected the same"
-                " pictures in the same order and batches, and the same measures."
+                "The two surveys are of different images, or measure different things: expected the same"
+                " images in the same order and batches, and the same measures."
             )
         # a survey knows only the name of its checkpoint
         beside = ViewContext(lambda: None, survey=second)
@@ -72,8 +72,8 @@ def require_same_checkpoint(inspector: Inspector, survey: Survey) -> Inspector:
     """Return the inspector; raise VitvizError if the survey belongs to another checkpoint."""
     if survey.checkpoint != inspector.checkpoint.name:
         raise VitvizError(
-            f"The survey is of {survey.checkpoint}, the inspector of {inspector.checkpoint.name}. Hand in the"
-            " one that looked at the pictures."
+            f"The survey is of {survey.checkpoint}, the inspector of {inspector.checkpoint.name}. Pass the"
+            " inspector that traced the images."
         )
     return inspector
 

@@ -124,7 +124,7 @@ def standalone_view(
 ) -> StandaloneView:  # fmt: skip
     """Return the standalone view of a view and its context; settings are texts as in an address."""
     if language not in NAMES:
-        raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
+        raise VitvizError(f"language={quoted(language)} is not valid; expected one of {', '.join(NAMES)}.")
     upload, subject = image_addresses(subject, image)
     texts, domains, fixed = _choose_live(shown, subject, given, live, megabytes * 2**20, seconds)
     details = {
@@ -291,7 +291,7 @@ def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) 
     result = tuple(setting_as_text(control, value) for value in values) if len(values) <= MOST else ()
     if asked and not result:
         raise VitvizError(
-            f"Given live={quoted(name)}; expected settings that the numbers depend on, with at most"
+            f"live={quoted(name)} is not valid; expected settings that the numbers depend on, with at most"
             f" {MOST} values."
         )
     return result

@@ -111,12 +111,13 @@ def video(
     shown_view = view_by_slug(view)
     if shown_view.needs is not Needs.RUN or not is_printable(shown_view):
         raise VitvizError(
-            shown_view.export.unprinted or f"{shown_view.title} is not of one picture: no video moves in it."
+            shown_view.export.unprinted
+            or f"{shown_view.title} does not show an image, so a video changes nothing in it."
         )
     if not (start >= 0 and (stop is None or stop > start) and step >= 1 and step == int(step)):
         raise VitvizError(
-            f"Given start={start}, stop={stop}, step={step}: expected seconds from 0, an end after the start,"
-            " and a whole number of frames from 1."
+            f"start={start}, stop={stop}, step={step} are not valid: expected seconds from 0, an end after"
+            " the start, and a whole number of frames from 1."
         )
     settings = {**shown_view.export.video.settings, **settings}
     # reports invalid settings before decoding
@@ -192,7 +193,9 @@ def video_at_mean_rate(frames: Iterable[tuple[int, float, Figure]]) -> Animation
         labels.append(LocalizedText("Frame {number}, {seconds} s", number=number, seconds=f"{seconds:.2f}"))
         times.append(seconds)
     if not figures:
-        raise VitvizError("Given no frame of a video; expected those of vitviz.video, from its beginning.")
+        raise VitvizError(
+            "No frames of a video were passed; expected those of vitviz.video, from its beginning."
+        )
     lasts = times[-1] - times[0]
     rate = min((len(times) - 1) / lasts, FASTEST) if lasts > 0 else RATE
     return replace(assemble_video(figures, labels, f"{figures[-1].name}_over-video"), rate=rate)

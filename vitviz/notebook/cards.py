@@ -46,7 +46,9 @@ def html(thing: Any) -> str:
     Raises:
         TypeError: If `thing` is not a result of vitviz.
     """
-    raise TypeError(f"Given {type(thing).__name__}; expected a result of vitviz, such as a Trace.")
+    raise TypeError(
+        f"A {type(thing).__name__} cannot be drawn; expected a result of vitviz, such as a Trace."
+    )
 
 
 html.register(StandaloneView, StandaloneView.frame)
@@ -130,14 +132,14 @@ def _trace_card(trace: Trace) -> str:
     caption = f"{trace.checkpoint}, {facts}; {trace.milliseconds:.0f} ms in {trace.dtype} on {trace.device}."
     caption += f" Without: {edit}." if edit else ""
     strokes = trace.view.retouched.text()
-    caption += f" The picture was retouched: {strokes}." if strokes else ""
+    caption += f" The image was edited: {strokes}." if strokes else ""
     of_values = trace.head_type == "value"
     rows = [(label, score if of_values else f"{score:.1%}") for label, score in trace.top(5)]
     height, width = trace.view.picture.shape[:2]
-    seen = image(trace.view.picture, "the picture as the model got it", 224)
+    seen = image(trace.view.picture, "the model's input", 224)
     head = ("output" if of_values else "answer", trace.quantity)
     answers = table(head, rows) if rows else "<p>No classifier.</p>"
-    said = f"Trace of a picture of {width} × {height} px"
+    said = f"Trace of an image of {width} × {height} px"
     return card(said, f'<div class="vitviz-row">{seen}{answers}</div>', caption=caption)
 
 
@@ -152,7 +154,7 @@ def _image_card(picture: ImageResult) -> str:
     """Return the card of an image array as a picture; if it is not uint8 RGB, of its repr as text."""
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != "uint8":
         return card("Pixels", f"<pre>{picture!r}</pre>")
-    return card("Overlay", image(picture, "the map over its picture"))
+    return card("Overlay", image(picture, "the map over its image"))
 
 
 @html.register
@@ -290,7 +292,7 @@ def _components_card(found: Components) -> str:
     each = enumerate(found.scores[0].unbind(dim=-1)[:3], 1)
     drawn = [maps.map_card(one, f"component {n}", diverging=True) for n, one in each]
     shares = ", ".join(f"{share:.1%}" for share in found.shares.tolist())
-    caption = f"Scores of the first picture's patches; shares of the whole variance: {shares}."
+    caption = f"Scores of the first image's patches; shares of the whole variance: {shares}."
     body = f'<div class="vitviz-row">{"".join(drawn)}</div>'
     return card("Principal components of tokens", body, caption=caption)
 
@@ -314,7 +316,7 @@ def _survey_card(survey: Survey) -> str:
         elif not what.axes:
             rows.append((what.title, f"{float(sums.mean):.4g} ± {float(sums.error):.2g}", what.unit))
     left_out = f", {survey.left_out} could not be read" if survey.left_out else ""
-    caption = f"{survey.checkpoint}: means over {survey.images} pictures{left_out}, ± their standard errors."
+    caption = f"{survey.checkpoint}: means over {survey.images} images{left_out}, ± their standard errors."
     body = "".join(drawn) + (table(("", "mean", "unit"), rows) if rows else "")
     body += html(survey.words) if survey.words else ""
     return card("Survey", body, caption=caption)
@@ -324,9 +326,9 @@ def _survey_card(survey: Survey) -> str:
 def _words_card(found: HeadsInWords) -> str:
     """Return the card of heads described in words: the 36 heads with the largest deviation."""
     caption = (
-        f"Over {found.pictures} pictures: at most {found.shares.shape[-1]} words a head, with their shares of"
-        " the variance of what it writes into the embedding; deviation is in cosines, the largest first. A"
-        " word is told only where it holds more than random vectors do."
+        f"Over {found.pictures} images: at most {found.shares.shape[-1]} words for each head, with their"
+        " shares of the variance of what it writes into the embedding; deviation is in cosines, the largest"
+        " first. A word is named only if it explains more than random vectors do."
     )
     rows = found.said()[: 3 * SHOWN]
     return card("Heads in words", table(("head", "deviation", "words"), rows), caption=caption)
@@ -340,9 +342,9 @@ def _faithfulness_card(trial: Faithfulness) -> str:
     mean, reach = trial.chance()[0], trial.reach()
     of = "value" if trial.head_type == "value" else "probability"
     caption = (
-        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the {of}'s curves,"
-        f" best first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps"
-        f" would come above {number(mean + reach)}. One picture says nothing of another."
+        f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the {of}'s curves, best"
+        f" first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps would"
+        f" come above {number(mean + reach)}. One image does not speak for another."
     )
     notes = {name: saliency.convergence for name, saliency in trial.maps.items() if saliency.convergence}
     return card("Faithfulness", table(head, rows), _notes_html(notes | dict(trial.refused)), caption=caption)
@@ -366,8 +368,8 @@ def _perturbation_card(found: Perturbation) -> str:
     rounded = f" Computed in {found.dtype}" if found.dtype != "float32" else ""
     rounded += f", whose {plural} lie up to {far:.2g} from float32's." if rounded and far else ""
     caption = (
-        f"{found.checkpoint}: {quantity} of {found.label}, the answer to the whole picture{other}: means"
-        f" over {draws} draws ± twice their standard errors"
+        f"{found.checkpoint}: {quantity} of {found.label}, the answer to the whole image{other}: means over"
+        f" {draws} draws ± twice their standard errors"
     )
     caption += f".{rounded}" if of_values else f"; kept: in how many the prediction stays.{rounded}"
     return card("Experiment", table(head, rows), _notes_html(found.refused), caption=caption)

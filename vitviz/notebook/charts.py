@@ -43,7 +43,7 @@ def charts_of(thing: Any) -> Charts:
 def select_chart(thing: Any, name: str, language: str) -> tuple[str, charts.Chart | charts.Matrix]:
     """Return the chart of this name, or the first, with its name; VitvizError if there is none."""
     if language not in NAMES:
-        raise VitvizError(f"Given language={quoted(language)}; expected one of {', '.join(NAMES)}.")
+        raise VitvizError(f"language={quoted(language)} is not valid; expected one of {', '.join(NAMES)}.")
     result = charts_of(thing)
     if not result:
         raise VitvizError(f"This {type(thing).__name__} has no chart. Use its numbers, or `vitviz.figure`.")

@@ -182,7 +182,7 @@ def _cka_name(asked: dict[str, Any]) -> TensorName:
     one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
     caption = (
         f"Depths of {one.checkpoint} downwards, of {other.checkpoint} across, each from what enters block 1;"
-        f" over {one.images} pictures, of the tokens: {asked['tokens']}. 1: alike but for a turn and a scale."
+        f" over {one.images} images, of the tokens: {asked['tokens']}. 1: equal up to rotation and scale."
     )
     return TensorName("Likeness of representations", "depth depth2", "CKA", caption, first=0)
 

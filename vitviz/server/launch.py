@@ -62,9 +62,9 @@ class App:
             self._own = ProcessFolder(os.environ.get("GRADIO_TEMP_DIR"))
         except OSError as error:
             sys.exit(
-                "There is no place for what visitors upload: no folder can be made in GRADIO_TEMP_DIR, or"
-                " where that is not set in the system's folder for temporary files"
-                f" ({error.strerror or error}). Set GRADIO_TEMP_DIR to a folder that may be written to."
+                "Uploads have no folder: none can be created in GRADIO_TEMP_DIR or, where that is not set,"
+                f" in the system's folder for temporary files ({error.strerror or error}). Set"
+                " GRADIO_TEMP_DIR to a writable folder."
             )
         os.environ["GRADIO_TEMP_DIR"] = str(self._own.uploads)
 

@@ -71,8 +71,8 @@ class Labels:
             other = f"the label {quoted(str(label))}, which is none of the checkpoint's {self.count} classes"
             said = "has no label" if label is None else f"has {other}"
             raise VitvizError(
-                f"{picture} {said}; accuracy needs one for every picture. Say what the source's labels mean"
-                " with classes (the command line: --classes), or leave accuracy out."
+                f"{picture} {said}; accuracy needs one for every image. Say what the source's labels mean"
+                " with classes (on the command line: --classes), or leave accuracy out."
             )
         return result
 
@@ -99,8 +99,8 @@ def _normalised_name(name: str) -> str:
 
 
 EXPECTED = (
-    "expected JSON with an object from pictures' names to lists of [left, top, right, bottom] in pixels, or a"
-    " folder of Pascal VOC's .xml files named as the pictures"
+    "expected JSON with an object from images' names to lists of [left, top, right, bottom] in pixels, or a"
+    " folder of Pascal VOC's .xml files named as the images"
 )
 
 
@@ -169,9 +169,9 @@ def _parse_box(name: str, given: Any) -> Box:
     try:
         left, top, right, bottom = (float(value) for value in given)
     except (TypeError, ValueError):
-        raise VitvizError(f"Given the box {str(given)[:60]} of {name}; {EXPECTED}.") from None
+        raise VitvizError(f"The box {str(given)[:60]} of {name} is not valid; {EXPECTED}.") from None
     if not (left < right and top < bottom):
-        raise VitvizError(f"Given the box {str(given)[:60]} of {name}, which holds no pixel; {EXPECTED}.")
+        raise VitvizError(f"The box {str(given)[:60]} of {name} contains no pixel; {EXPECTED}.")
     return left, top, right, bottom
 
 

@@ -44,7 +44,8 @@ class Moments:
         values = np.asarray(values, dtype=np.float64)
         if values.ndim < 1 or not len(values):
             raise VitvizError(
-                f"Given values of shape {values.shape}; expected one or more pictures along the first axis."
+                f"Values of shape {values.shape} have no image axis; expected one or more images along the"
+                " first axis."
             )
         mean = values.mean(axis=0)
         return cls(len(values), mean, np.square(values - mean).sum(axis=0))
@@ -52,8 +53,8 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         if self.mean.shape != other.mean.shape:
             raise VitvizError(
-                f"Given averages of shapes {self.mean.shape} and {other.mean.shape}; expected those of one"
-                " checkpoint at one input size. Make a survey of its own for each."
+                f"Averages of shapes {self.mean.shape} and {other.mean.shape} cannot be combined; expected"
+                " those of one checkpoint at one input size. Make a separate survey of each."
             )
         count, apart = self.count + other.count, other.mean - self.mean
         m2 = self.m2 + other.m2 + np.square(apart) * (self.count * other.count / count)

@@ -48,8 +48,8 @@ def saving(folder: Path) -> Iterator[None]:
         if not isinstance(error, OSError):
             raise
         raise VitvizError(
-            f"The survey cannot be written to {folder.name}: {first_line(error)}. What is done lies there;"
-            " make room, and the same call goes on."
+            f"The survey cannot be written to {folder.name}: {first_line(error)}. The finished parts are"
+            " saved there; free some space and call it again to continue."
         ) from error
 
 
@@ -163,7 +163,7 @@ class SurveyFolder:
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise VitvizError(
                 f"The part {path.name} cannot be read ({type(error).__name__}); delete it, and the survey"
-                " makes it again."
+                " computes it again."
             ) from None
         rows = [Row(**{**facts, "values": own}) for facts, own in zip(about["rows"], values, strict=True)]
         return SurveyPart(rows, [Skipped(**one) for one in about["skipped"]], sums, grams, spreads)

@@ -123,9 +123,9 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
     each = survey.quantities.items()
     left_out = f"; {survey.left_out} could not be read and were left out" if survey.left_out else ""
     body = [
-        f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. A row a picture is"
-        f" in {table}, the averages are in averages.npz, what was left out is in skipped.csv. Layers and"
-        " heads count from 1 here, from 0 in the files.</p>",
+        f"<h1>{_text(title)}</h1><p>Means over {one}{left_out}, ± their standard errors. {table} has one row"
+        " per image, averages.npz the averages, and skipped.csv the skipped images. Layers and heads count"
+        " from 1 here, from 0 in the files.</p>",
         *(_quantity_figure(name, what, survey.sums[name], quantiles[name]) for name, what in each),
         _numbers_table(survey),
         _ranking_section(survey),
@@ -149,13 +149,11 @@ def _quantity_figure(name: str, what: Quantity, sums: Moments, quantiles: np.nda
 
     first = 0 if name.startswith("lens.") else 1  # layer 0 of the lens is the input of the first block
     up = what.unit or what.title
-    named = {} if sums.mean.ndim > 1 else {"name": "mean over the pictures, ± its standard error"}
+    named = {} if sums.mean.ndim > 1 else {"name": "mean over the images, ± its standard error"}
     drawn = inline_svg(by_layer(sums.mean, up, first=first, error=sums.error, unit=what.unit, **named))
     middle = np.median(quantiles, axis=tuple(range(1, quantiles.ndim)))
     ranks = ", ".join(f"{rank:.0%}: {value:.4g}" for rank, value in zip(RANKS, middle, strict=True))
-    said = (
-        f"{_text(name)}, {sums.count} pictures; quantiles over pictures, of a middling head or layer, {ranks}"
-    )
+    said = f"{_text(name)}, {sums.count} images; quantiles over images, of the median head or layer, {ranks}"
     return f"<figure><figcaption>{_text(what.title)}</figcaption>{drawn}<small>{said}</small></figure>"
 
 
@@ -180,9 +178,9 @@ def _ranking_section(survey: Survey) -> str:
     if survey.head_type != "value":
         of = "probability over the share of patches removed, in %"
     said = (
-        f"<p>Areas of the answer's {of}, ± standard errors."
-        " Who shares a rank cannot be told apart: the rank is 1 and as many more as lie ahead by over two"
-        " standard errors of the difference, picture by picture.</p>"
+        f"<p>Areas of the answer's {of}, ± standard errors. Methods that share a rank cannot be told apart:"
+        " a method's rank is 1 plus the number of methods that are ahead of it by more than two standard"
+        " errors of the difference, compared image by image.</p>"
     )
     said += "".join(f"<p>{_text(sentence)}</p>" for sentence in refusal_texts(survey))
     result = ""
@@ -218,7 +216,7 @@ def _mistakes_section(survey: Survey) -> str:
         return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
 
     right = f"{result.right} of {result.labelled}"
-    said = f"<h2>Mistakes</h2><p>{right} labelled pictures are answered rightly.</p>"
+    said = f"<h2>Mistakes</h2><p>{right} labelled images are classified correctly.</p>"
     if not common:
         return said
     said += "<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common)
@@ -232,7 +230,7 @@ def _skipped_section(survey: Survey) -> str:
         return ""
     more = f"<p>The first {SHOWN}; all are in skipped.csv.</p>" if survey.left_out > SHOWN else ""
     rows = [(one.name, one.reason) for one in survey.skipped[:SHOWN]]
-    return f"<h2>Left out</h2>{more}{_table(('picture', 'reason'), rows)}"
+    return f"<h2>Skipped</h2>{more}{_table(('image', 'reason'), rows)}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

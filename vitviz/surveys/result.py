@@ -198,7 +198,7 @@ class Survey(NotebookChart, NotebookTable):
         return Distances(*(torch.from_numpy(self.mean(name)).float() for name in names))
 
     def __repr__(self) -> str:
-        return f"Survey({self.checkpoint!r}, {self.images} pictures, {', '.join(self.sums) or 'nothing yet'})"
+        return f"Survey({self.checkpoint!r}, {self.images} images, {', '.join(self.sums) or 'nothing yet'})"
 
 
 def cka(
@@ -234,9 +234,9 @@ def cka(
     for survey in (survey_a, survey_b):
         if not survey.grams:
             raise VitvizError(
-                f"Nothing to compare in the survey of {survey.checkpoint}: expected one that measured"
-                ' "similarity", such as vitviz.survey(pictures, inspector, ["similarity"]), on four pictures'
-                " or more."
+                f"The survey of {survey.checkpoint} has nothing to compare: expected one that measured"
+                ' "similarity", such as vitviz.survey(images, inspector, ["similarity"]), on four'
+                " images or more."
             )
     return analyses.cka(survey_a.grams, survey_b.grams, tokens)
 
@@ -274,9 +274,9 @@ def heads_in_words(
     others = plain_name(survey.checkpoint) != plain_name(inspector.checkpoint.name)
     if classes is None or WRITTEN not in survey.spreads or others:
         raise VitvizError(
-            f"Given a survey of {survey.checkpoint} for {inspector.checkpoint.name}; expected classes, and a"
-            ' survey that measured "words" by the same checkpoint, such as vitviz.survey(pictures, inspector,'
-            ' ["words"]) of inspector.with_classes(vitviz.text(inspector)).'
+            f"A survey of {survey.checkpoint} does not fit {inspector.checkpoint.name}; expected classes,"
+            ' and a survey that measured "words" with the same checkpoint, such as vitviz.survey(images,'
+            ' inspector, ["words"]) of inspector.with_classes(vitviz.text(inspector)).'
         )
     readout = inspector.with_classes(classes).tail(survey.grid.pixels)
     return analyses.heads_in_words(survey.spreads[WRITTEN], readout, classes, most)

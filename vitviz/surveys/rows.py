@@ -140,8 +140,8 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
             result.setdefault(name, []).append(value)
     for name, values in result.items():
         if len({value.shape for value in values}) > 1:
-            advice = "a measure has to give the same for every picture"
-            raise VitvizError(f"{name} has another shape for some pictures; {advice}.")
+            advice = "a measure must return the same shape for every image"
+            raise VitvizError(f"{name} has another shape for some images; {advice}.")
     return {name: Moments.from_values(np.stack(values)) for name, values in result.items()}
 
 

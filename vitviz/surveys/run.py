@@ -51,9 +51,11 @@ class Plan:
     def __post_init__(self):
         for name, value in (("limit", self.limit), ("part", self.part)):
             if value is not None and value < 1:
-                raise VitvizError(f"Given {name}={quoted(value)}; expected how many pictures, 1 or more.")
+                raise VitvizError(
+                    f"{name}={quoted(value)} is not valid; expected a number of images, 1 or more."
+                )
         if self.seed is not None and self.limit is None:
-            raise VitvizError("A seed draws some of the pictures at random; say how many with limit.")
+            raise VitvizError("A seed draws a random sample of the images; pass its size as limit.")
 
     @property
     def count(self) -> int | None:
@@ -125,7 +127,7 @@ def progress_bar(progress: OnImage | bool | None, **look: Any) -> Iterator[OnIma
 
         def tell(done: int, total: int | None) -> None:
             if not bars:  # a resumed survey starts above zero
-                bars.append(open_.enter_context(tqdm(initial=done, total=total, unit=" pictures", **look)))
+                bars.append(open_.enter_context(tqdm(initial=done, total=total, unit=" images", **look)))
             bars[0].update(done - bars[0].n)
 
         yield tell
@@ -188,16 +190,16 @@ def survey(
     parts = SurveyFolder(Path(out), settings) if out is not None else None
     if whole_number(workers) is None:
         expected = "how many of Ray's actors, or 0 for none"
-        raise VitvizError(f"Given workers={quoted(workers)}; expected {expected}.")
+        raise VitvizError(f"workers={quoted(workers)} is not valid; expected {expected}.")
     through = partial(_spread, workers) if workers else _through
     start = time.perf_counter()
     with progress_bar(progress) as tell:
         result, finished = through(plan, measuring, begun, parts, tell)
     speed = result.effort.facts(time.perf_counter() - start)
     if not result.images and not result.left_out:
-        raise VitvizError("A survey needs at least one picture; none was given.")
+        raise VitvizError("A survey needs at least one image; none was given.")
     if not result.images:
-        raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
+        raise ImageError("None of the images could be read. " + str(result.skipped[0]))
     if WRITTEN in result.spreads and result.images > 1:
         result = replace(result, words=heads_in_words(inspector, result))
     about = {**about, "ended": _now(), "finished": finished, **surroundings(str(inspector.device)), **speed}
@@ -238,14 +240,14 @@ def surveying(
         if result.images:
             yield result
     if result.left_out and not result.images:
-        raise ImageError("None of the pictures could be read. " + str(result.skipped[0]))
+        raise ImageError("None of the images could be read. " + str(result.skipped[0]))
 
 
 def measuring_of(inspector: Inspector, measures, size, batch: int | None, classes: ClassNames) -> Measurement:
     """Return the configuration of the measurement loop; raise VitvizError for an invalid argument."""
     if batch is not None and whole_number(batch, least=1) is None:
-        expected = "how many pictures go through the model at once, 1 or more"
-        raise VitvizError(f"Given batch={quoted(batch)}; expected {expected}.")
+        expected = "the number of images in one forward pass, 1 or more"
+        raise VitvizError(f"batch={quoted(batch)} is not valid; expected {expected}.")
     measures = select_measures(measures)
     required = any(one.name == "accuracy" for one in measures)
     outputs, head_type = int(getattr(inspector.model, "num_classes", 0)), inspector.head_type

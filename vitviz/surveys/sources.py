@@ -148,7 +148,7 @@ class ImageList:
                 continue
             picture, label = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             path = self.by_path and isinstance(picture, str | os.PathLike)
-            name = os.fspath(picture) if path else LocalizedText("Picture {number}", number=number)
+            name = os.fspath(picture) if path else LocalizedText("Image {number}", number=number)
             yield SourceImage(name, picture, label)
 
 
@@ -178,7 +178,7 @@ class ImageFolder:
             if not reason:  # images of the folder itself come before those of subfolders
                 return cls(str(path), classes="/" in name)
         raise VitvizError(
-            f"There is no picture in the folder {os.path.basename(path)}: expected files ending in"
+            f"There is no image in the folder {os.path.basename(path)}: expected files ending in"
             f" {', '.join(SUFFIXES)}."
         )
 
@@ -247,7 +247,7 @@ class ImageTable:
                 raise _unreadable(Path(self.where), error) from None
             if not path:
                 line = f"Line {number} of {Path(self.where).name}"
-                raise VitvizError(f"{line} names no picture; expected a path in each.")
+                raise VitvizError(f"{line} names no image; expected a path in each line.")
             yield SourceImage(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
 
 
@@ -295,9 +295,9 @@ def _columns(names, path: str) -> tuple[str, str | None]:
     result = next((by_lower[name] for name in PATHS if name in by_lower), None)
     if result is None:
         raise VitvizError(
-            f"{Path(path).name} has the columns {', '.join(map(str, names)) or 'none'}; expected the"
-            f" pictures' paths in one called {', '.join(PATHS[:-1])} or {PATHS[-1]}, and labels, if there are"
-            f" any, in {' or '.join(LABELS)}."
+            f"{Path(path).name} has the columns {', '.join(map(str, names)) or 'none'}; expected the images'"
+            f" paths in one called {', '.join(PATHS[:-1])} or {PATHS[-1]}, and labels, if any, in"
+            f" {' or '.join(LABELS)}."
         )
     return result, next((by_lower[name] for name in LABELS if name in by_lower), None)
 
@@ -340,8 +340,8 @@ def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
                 yield os.path.join(folder, first), member.name, f".{rest.lower()}", place
     except tarfile.TarError as error:
         raise VitvizError(
-            f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is whole and not"
-            " compressed. Unpack a .tar.gz to a .tar, or download it again."
+            f"{Path(path).name} cannot be read as a tar file ({error}); expected one that is complete and"
+            " not compressed. Unpack a .tar.gz to a .tar, or download it again."
         ) from None
     except OSError as error:
         raise _unreadable(Path(path), error) from None
@@ -406,7 +406,7 @@ class HubDataset:
         image = next((name for name, kind in rows.features.items() if isinstance(kind, Image)), None)
         if image is None:
             named = ", ".join(rows.features)
-            raise VitvizError(f"The data set {self.name} has no column of pictures; it has {named}.")
+            raise VitvizError(f"The data set {self.name} has no column of images; it has {named}.")
         classes = [name for name, kind in rows.features.items() if isinstance(kind, ClassLabel)]
         label = next((name for name in (*classes, "label") if name in rows.features), None)
         return rows.cast_column(image, Image(decode=False)), image, label
@@ -431,8 +431,8 @@ class HubDataset:
 
 
 EXPECTED = (
-    "a folder of pictures or of one folder a class, a list in .csv or .parquet, a .tar in webdataset's form"
-    " or a folder of them, hf:NAME for a data set of the hub, or in Python several pictures"
+    "a folder of images or of one folder per class, a list in .csv or .parquet, a .tar in webdataset's form"
+    " or a folder of them, hf:NAME for a data set of the hub, or in Python several images"
 )
 
 
@@ -453,7 +453,7 @@ def source_of(given: Any) -> Source:
     one = isinstance(given, Image.Image | bytes) or hasattr(given, "__array__")
     if one or not isinstance(given, Iterable):
         given = quoted(str(given))
-        raise VitvizError(f"Given {given} for a set of pictures; expected {EXPECTED}, such as [picture].")
+        raise VitvizError(f"{given} is not a source of images; expected {EXPECTED}, such as [image].")
     if hasattr(given, "kind") and hasattr(given, "where"):
         return given
     return ImageList(given if isinstance(given, list | tuple) else list(given))
@@ -476,6 +476,6 @@ def _image_source_at(path: Path) -> Source:
     if name.endswith((".csv", ".parquet", ".pq")):
         return ImageTable(str(path))
     if name.endswith(SUFFIXES):
-        given = f"the single picture {path.name}"
-        raise VitvizError(f"Given {given} for a set of pictures; expected {EXPECTED}, such as [picture].")
-    raise VitvizError(f"{path.name} is no source of pictures; expected {EXPECTED}.")
+        given = f"the single image {path.name}"
+        raise VitvizError(f"{given} is not a source of images; expected {EXPECTED}, such as [image].")
+    raise VitvizError(f"{path.name} is not a source of images; expected {EXPECTED}.")

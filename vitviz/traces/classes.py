@@ -69,7 +69,7 @@ class Classes(NotebookDisplay):
         vectors = torch.as_tensor(self.vectors).detach().double().cpu()
         if vectors.ndim != 2 or not len(labels) == len(vectors) > 0:
             given = f"{len(labels)} labels and vectors of shape {tuple(vectors.shape)}"
-            raise VitvizError(f"Given {given}; expected one vector for each label: (class, width).")
+            raise VitvizError(f"{given} do not match; expected one vector for each label: (class, width).")
         lengths = vectors.norm(dim=1, keepdim=True)
         if not (lengths.isfinite() & (lengths > 0)).all():
             wrong = labels[int((~(lengths.isfinite() & (lengths > 0))).flatten().nonzero()[0])]
@@ -77,9 +77,8 @@ class Classes(NotebookDisplay):
         numbers = torch.tensor([float(self.scale), float(self.bias)])
         if self.score not in SCORES or not numbers.isfinite().all() or self.scale <= 0:
             raise VitvizError(
-                f"Given score={quoted(self.score)}, scale={quoted(self.scale)},"
-                f" bias={quoted(self.bias)}; expected one of"
-                f" {', '.join(SCORES)}, a scale above 0, and a number."
+                f"score={quoted(self.score)}, scale={quoted(self.scale)}, bias={quoted(self.bias)} are not"
+                f" valid; expected one of {', '.join(SCORES)}, a scale above 0, and a number."
             )
         for name, value in {"labels": labels, "vectors": (vectors / lengths).float()}.items():
             object.__setattr__(self, name, value)
@@ -160,5 +159,5 @@ def _ending(path: str | PathLike) -> str:
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         expected = f"expected a file ending in {' or '.join(ENDINGS)}"
-        raise VitvizError(f"Given {quoted(Path(path).name)}; {expected}.")
+        raise VitvizError(f"{quoted(Path(path).name)} is not a valid file name; {expected}.")
     return ending

@@ -70,7 +70,7 @@ def require_score(score: str | None, head_type: HeadType, name: str) -> str:
     if score in known or score is None:
         return score or known[len(known) // 2]
     why = NO_DECISION.format(name=f": {name}") if score in SCORES else ""
-    raise VitvizError(f"Given score={quoted(score)}{why}; expected {' or '.join(known)}.")
+    raise VitvizError(f"score={quoted(score)} is not valid{why}; expected {' or '.join(known)}.")
 
 
 def probabilities_of_predictions(
@@ -105,6 +105,6 @@ def require_head_type(head_type: str, outputs: int, name: str) -> None:
     """Raise VitvizError for a softmax over one output, which would give 100 % for every image."""
     if head_type == "softmax" and outputs == 1:
         raise VitvizError(
-            f"Given head_type='softmax' for {name}, which has one output: its softmax is 100 % for every"
-            " image. Choose 'sigmoid' for the logit of a yes or no, 'value' for a regression."
+            f"head_type='softmax' is not valid for {name}, which has one output: its softmax is 100 % for"
+            " every image. Choose 'sigmoid' for the logit of a yes or no, 'value' for a regression."
         )

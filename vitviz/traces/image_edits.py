@@ -53,7 +53,7 @@ class ImageEdit:
     def __post_init__(self) -> None:
         expected = self._expected()
         if expected:
-            raise VitvizError(f"Given the stroke {quoted(self.text())}; expected {expected}.")
+            raise VitvizError(f"The edit {quoted(self.text())} is not valid; expected {expected}.")
 
     @property
     def goal(self) -> tuple[int, ...]:
@@ -123,16 +123,20 @@ class ImageEdits:
         """
         if not isinstance(text, str) or len(text) > LONGEST:
             given = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
-            raise VitvizError(f"Given strokes of {given}; expected a text of at most {LONGEST}.")
+            raise VitvizError(
+                f"Edits of {given} are not valid; expected a text of at most {LONGEST} characters."
+            )
         parts = text.split()
         if len(parts) > MOST:
-            raise VitvizError(f"Given {len(parts)} strokes; expected at most {MOST}. Take some back first.")
+            raise VitvizError(
+                f"{len(parts)} edits are too many; at most {MOST} are allowed. Undo some first."
+            )
         strokes = []
         for part in parts:
             result = _STROKE.fullmatch(part)
             if result is None:
                 expected = "expected such as brush.mean_24.10.20.5.3 or shift_8.-4"
-                raise VitvizError(f"Given the stroke {quoted(part)}; {expected}.")
+                raise VitvizError(f"The edit {quoted(part)} is not valid; {expected}.")
             tool, ink, numbers = result.groups()
             strokes.append(ImageEdit(tool, tuple(map(int, numbers.split("."))), ink or ""))
         return cls(tuple(strokes))

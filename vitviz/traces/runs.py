@@ -63,7 +63,7 @@ class Ablation(NotebookDisplay):
             put(self, name, _sorted(name, getattr(self, name), clean))
         for name, known in (("heads_as", HEADS_AS), ("patches_as", PATCHES_AS)):
             if (given := getattr(self, name)) not in known:
-                raise VitvizError(f"Given {name}={quoted(given)}; expected one of {', '.join(known)}.")
+                raise VitvizError(f"{name}={quoted(given)} is not valid; expected one of {', '.join(known)}.")
         if self.at is not None:
             put(self, "at", _whole("at", self.at))
         if not (self.heads or self.mlps):
@@ -74,8 +74,8 @@ class Ablation(NotebookDisplay):
             put(self, "other", None)
         elif not self.other or not isinstance(self.other, str):
             expected = "expected one, since what is taken away is to be replaced by it"
-            raise VitvizError(f"Given no other picture; {expected}.")
-        require_unicode(self.other or "", "the other picture's name")
+            raise VitvizError(f"The other image is missing; {expected}.")
+        require_unicode(self.other or "", "the other image's name")
 
     def __bool__(self) -> bool:
         return bool(self.heads or self.mlps or self.patches or self.at is not None)
@@ -117,7 +117,7 @@ class Ablation(NotebookDisplay):
             name, equals, value = part.partition("=")
             if not equals or name in given or name not in {one.name for one in fields(cls)}:
                 expected = "expected such as heads=8.2 or patches=0.17"
-                raise VitvizError(f"Given {quoted(part)} as taken away; {expected}.")
+                raise VitvizError(f"{quoted(part)} cannot be removed; {expected}.")
             given[name] = value
         firsts = {"mlps": 1, "patches": 0, "at": 1}
         numbers = {name: _numbers(name, given[name], one) for name, one in firsts.items() if name in given}
@@ -126,7 +126,7 @@ class Ablation(NotebookDisplay):
         if "at" in numbers:
             numbers["at"], *others = numbers["at"]
             if others:
-                raise VitvizError(f"Given at={quoted(given['at'])}; expected the number of one layer.")
+                raise VitvizError(f"at={quoted(given['at'])} is not valid; expected the number of one layer.")
         other = {"other": unquote(given["other"])} if "other" in given else {}
         return cls(**{**given, **numbers, **other})
 
@@ -153,14 +153,14 @@ def _sorted(name: str, given: Iterable, clean) -> tuple:
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         expected = f"expected several, such as {name}=[{'(7, 1)' if name == 'heads' else '0'}]"
-        raise VitvizError(f"Given {name}={quoted(given)}; {expected}.")
+        raise VitvizError(f"{name}={quoted(given)} is not valid; {expected}.")
     return tuple(sorted({clean(name, one) for one in given}))
 
 
 def _pair(name: str, given) -> tuple[int, ...]:
     """Return (layer, head) as two checked numbers from 0; raise VitvizError for anything else."""
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise VitvizError(f"Given {quoted(given)} among heads; expected (layer, head), both from 0.")
+        raise VitvizError(f"heads={quoted(given)} is not valid; expected (layer, head), both counted from 0.")
     return tuple(_whole(name, number) for number in given)
 
 
@@ -172,7 +172,7 @@ def _whole(name: str, number) -> int:
     result = whole_number(number, 0, LARGEST)
     if result is None:
         expected = f"expected a whole number from 0 to {LARGEST - 1}"
-        raise VitvizError(f"Given {quoted(number)} in {name}; {expected}.")
+        raise VitvizError(f"{quoted(number)} in {name} is not valid; {expected}.")
     return result
 
 
@@ -183,5 +183,5 @@ def _numbers(name: str, text: str, first: int) -> list[int]:
     """
     parts = text.split(".")
     if not all(part.isascii() and part.isdecimal() and len(part) <= 6 for part in parts):
-        raise VitvizError(f"Given {name}={quoted(text)}; expected whole numbers joined by dots.")
+        raise VitvizError(f"{name}={quoted(text)} is not valid; expected whole numbers joined by dots.")
     return [int(part) - first for part in parts]

@@ -25,7 +25,7 @@ def with_text(name: str, sentences: Sequence[str], templates: Sequence[str] = ()
     count, long = len(sentences), sum(map(len, (*sentences, *templates)))
     if count > SENTENCES or long > WRITTEN:
         expected = f"expected up to {SENTENCES} of {WRITTEN} in all. Python's vitviz.text takes more."
-        raise VitvizError(f"Given {count} sentences of {long} characters; {expected}")
+        raise VitvizError(f"{count} sentences of {long} characters are too many; {expected}")
     for one in (*sentences, *templates):
         require_unicode(one, "the sentence")
     carried = "&".join(

@@ -334,7 +334,7 @@ class Trace(_PassRecord, _Pickled, NotebookDisplay):
         """
         if whole_number(count) is None:
             expected = "expected how many classes to name, a whole number from 0"
-            raise VitvizError(f"Given top({quoted(count)}); {expected}.")
+            raise VitvizError(f"top({quoted(count)}) is not valid; {expected}.")
         if self.logits is None or self.logits.numel() == 0:
             return []
         scores, classes = self.scores().topk(min(int(count), self.logits.numel()))

@@ -20,9 +20,8 @@ def require_unicode(text: str, what: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise VitvizError(
-            f"Given {what} {quoted(text)}, which has half a character (a lone surrogate) and cannot be"
-            " written"
-            " as UTF-8. Write it again without."
+            f"{what} {quoted(text)} contains half a character (a lone surrogate) and cannot be written as"
+            " UTF-8. Write it again without."
         ) from None
     return text
 

@@ -26,8 +26,8 @@ from vitviz.views.parts import ExportDefaults, Scope
 from vitviz.views.subject import Settings, ViewContext
 
 UNCHANGED = (
-    "There is no difference to show: the image is unedited and nothing is removed. Edit the image, "
-    "remove something, or turn the difference off."
+    "There is no difference to show: the image is unedited and nothing is removed. Edit the image, remove"
+    " something, or turn the difference off."
 )
 PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, arXiv 2010.11929"
 CHART = "chart"  # name of the item that holds the chart, as JSON

@@ -87,7 +87,7 @@ class Control:
 
     def _refuse(self, text: str, expected: str) -> WrongSetting:
         """Return (not raise) the error for a text that is not a valid value; it names `expected`."""
-        return WrongSetting(f"Given {self.name}={quoted(text)}; expected {expected}.")
+        return WrongSetting(f"{self.name}={quoted(text)} is not valid; expected {expected}.")
 
 
 @dataclass(frozen=True)

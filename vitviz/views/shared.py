@@ -70,7 +70,7 @@ def parse_target(subject: ViewContext, asked: str) -> ClassTarget:
     classes = [int(part) for part in asked.split("-")]
     if max(classes) >= count or len(set(classes)) < len(classes):
         expected = f"a class from 0 to {count - 1}, or two different ones"
-        raise WrongSetting(f"Given target={asked}; expected {expected}.")
+        raise WrongSetting(f"target={asked} is not valid; expected {expected}.")
     return classes[0] if len(classes) == 1 else (classes[0], classes[1])
 
 

@@ -85,11 +85,11 @@ def test_key_of_old_weights_never_gives_new_weights(service, folder, evicted):
     if evicted:
         service.checkpoints._inspectors = service_module.Cache(10**9, lambda inspector: 1)
     logits = service.subject(old).trace.logits  # the trace still belongs to the old weights
-    with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
+    with pytest.raises(CheckpointError, match="have been replaced on the server.*Analyse it again"):
         _ = service.subject(old).inspector
     assert torch.equal(service.subject(old).trace.logits, logits)
     service._traces = service_module.Cache(10**9, lambda trace: 1)
-    with pytest.raises(CheckpointError, match="have been replaced on the server.*Look at it again"):
+    with pytest.raises(CheckpointError, match="have been replaced on the server.*Analyse it again"):
         service.subject(old)
     with pytest.raises(CheckpointError, match="have been replaced"):
         list(service.sets.surveying(old, []))

@@ -225,7 +225,7 @@ def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[st
     names = usual if methods is None else [methods] if isinstance(methods, str) else list(methods)
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
-        raise VitvizError(f"Given methods={quoted(methods)}; expected some of {', '.join(METHODS)}.")
+        raise VitvizError(f"methods={quoted(methods)} is not valid; expected some of {', '.join(METHODS)}.")
     return [*dict.fromkeys([*names, "random"] if chance else names)]
 
 
@@ -237,5 +237,7 @@ def _shares(shares: Sequence[float]) -> tuple[float, ...]:
     result = tuple(float(share) for share in shares)
     growing = all(a < b for a, b in zip(result, result[1:], strict=False))
     if len(result) < 2 or (result[0], result[-1]) != (0, 1) or not growing:
-        raise VitvizError(f"Given shares={quoted(shares)}; expected them growing from 0 to 1, both included.")
+        raise VitvizError(
+            f"shares={quoted(shares)} is not valid; expected values that increase from 0 to 1, both included."
+        )
     return result

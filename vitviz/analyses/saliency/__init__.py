@@ -42,10 +42,12 @@ def saliency_map(
     if function is None:
         raise VitvizError(f"There is no method {quoted(method)}; expected one of {', '.join(METHODS)}.")
     if steps is not None and method != STEPPED:
-        raise VitvizError(f"Given steps={quoted(steps)} for {method}; expected it for {STEPPED} alone.")
+        raise VitvizError(f"steps={quoted(steps)} is not valid for {method}; only {STEPPED} use it.")
     if method in DEPTHS:
         return function(passes) if at is None else function(passes, at)
     if at not in (None, "tokens"):
         expected = f"expected it for {' or '.join(DEPTHS)}"
-        raise VitvizError(f"Given at={quoted(at)} for {method}, which is read at one place only; {expected}.")
+        raise VitvizError(
+            f"at={quoted(at)} is not valid for {method}, which reads one place only; {expected}."
+        )
     return function(passes, steps) if method == STEPPED else function(passes)

@@ -89,7 +89,7 @@ def checked_steps(steps: int | None) -> None:
     """Raise VitvizError for a number of steps that integrated gradients cannot have."""
     if steps is not None and whole_number(steps, 1, LONGEST + 1) is None:
         expected = f"expected a whole number from 1 to {LONGEST}, or None"
-        raise VitvizError(f"Given steps={quoted(steps)}; {expected}.")
+        raise VitvizError(f"steps={quoted(steps)} is not valid; {expected}.")
 
 
 def grad_cam(passes: Passes) -> SaliencyMap:
@@ -126,8 +126,8 @@ def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyM
     depth = 0 if at == "tokens" else whole_number(at, below=depths)
     if depth is None:
         raise VitvizError(
-            f"Given at={quoted(at)}; expected 'tokens' (after the position embedding), 'pixels', or a"
-            f" layer that the tokens enter, from 0 to {depths - 1} (behind the last)."
+            f"at={quoted(at)} is not valid; expected 'tokens' (after the position embedding), 'pixels', or a"
+            f" layer's input, from 0 to {depths - 1} (the last layer's output)."
         )
     tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
     cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)

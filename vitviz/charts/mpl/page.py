@@ -168,9 +168,9 @@ def check_format(form: str, width: float, dpi: int) -> float:
     if form not in FORMATS:
         raise VitvizError(f"There is no format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if not isinstance(width, int | float) or not 40 <= width <= 400:
-        raise VitvizError(f"Given a width of {quoted(width)}; expected 40 to 400 mm.")
+        raise VitvizError(f"A width of {quoted(width)} is not valid; expected 40 to 400 mm.")
     if dpi not in DPI:
-        raise VitvizError(f"Given {quoted(dpi)} dpi; expected one of {', '.join(map(str, DPI))}.")
+        raise VitvizError(f"{quoted(dpi)} dpi is not valid; expected one of {', '.join(map(str, DPI))}.")
     return float(width)
 
 

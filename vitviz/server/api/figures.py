@@ -33,7 +33,7 @@ def figure(
     """Return a view's figure for a key and settings as in a link. Raises VitvizError for invalid ones."""
     view, subject = service.view(slug), service.subject(key)
     if subject.survey is not None and not view.scope.averages:
-        raise Unknown(f"{view.title} has no average over a set of pictures.")
+        raise Unknown(f"{view.title} has no average over a set of images.")
     return figure_of_settings(service, key, view, parse_settings(view, given, subject.about), asked)
 
 
@@ -121,7 +121,7 @@ class FigureRequest:
         """Return one parameter. Raises WrongSetting unless it has the `expected` form."""
         value = self._ours.get(name, usual)
         if not re.fullmatch(form, value, re.DOTALL):
-            raise WrongSetting(f"Given {self._prefix}{name}={quoted(value)}; expected {expected}.")
+            raise WrongSetting(f"{self._prefix}{name}={quoted(value)} is not valid; expected {expected}.")
         return value
 
     def number(self, name: str, usual: str) -> int | None:

@@ -298,16 +298,16 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
 def _typed(asked: Any) -> dict[str, Any]:
     """Return a posted request without null fields. Raises WrongSetting if a type differs from TYPES."""
     if not isinstance(asked, dict | None):
-        raise WrongSetting(f"Given {quoted(asked)}; expected a JSON object, such as one with a frame.")
+        raise WrongSetting(f"{quoted(asked)} is not valid; expected a JSON object, such as one with a frame.")
     asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
     if isinstance(views := asked.get("views"), list) and len(views) > len(VIEWS):
-        raise WrongSetting(f"Given {len(views)} views; expected each of at most {len(VIEWS)} once.")
+        raise WrongSetting(f"{len(views)} views are not valid; expected each of at most {len(VIEWS)} once.")
     for name, kind in TYPES.items():
         value = asked.get(name, kind())
         texts = value if isinstance(value, list) else [value]
         if not (isinstance(value, kind) and all(isinstance(text, str) for text in texts)):
             expected = "a list of texts" if kind is list else "a text"
-            raise WrongSetting(f"Given {name}={quoted(value)}; expected {expected}.")
+            raise WrongSetting(f"{name}={quoted(value)} is not valid; expected {expected}.")
     return asked
 
 

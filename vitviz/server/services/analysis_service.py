@@ -240,7 +240,7 @@ class AnalysisService:
         pictures = {"upload": run.picture, "original": self.pictures.ground(run.picture, strokes),
                     "first": run.picture, "other": strokes.own}  # fmt: skip
         if which not in pictures:
-            raise Unknown(f"There is no picture {quoted(which)}; there are upload, original and input.")
+            raise Unknown(f"There is no image {quoted(which)}; there are upload, original and input.")
         asked = pictures[which], strokes if which == "upload" else NONE
         pixels = self.pictures.pixels if whole else self.pictures.drawn
         with self._painting(run):
@@ -270,7 +270,7 @@ class AnalysisService:
         weights = view.needs is Needs.WEIGHTS and not of_image
         subject = self.before(key) if weights else self.subject(key)
         if subject.survey is not None and not view.scope.averages:
-            raise Unknown(f"{view.title} has no average over a set of pictures.")
+            raise Unknown(f"{view.title} has no average over a set of images.")
         if reason := refusal(view, subject):
             raise Unknown(reason)
         return subject

@@ -72,8 +72,8 @@ class RunStore:
         inspector = self._checkpoints.inspector(run.checkpoint)
         if _weights_digest(inspector) != run.weights:
             raise CheckpointError(
-                f"The weights of {run.checkpoint} have been replaced on the server since this picture was"
-                " looked at. Look at it again."
+                f"The weights of {run.checkpoint} have been replaced on the server since this image was"
+                " analysed. Analyse it again."
             )
         return inspector
 

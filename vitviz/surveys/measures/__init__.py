@@ -92,7 +92,7 @@ class SkipMeasure:
 
 class SimilarityMeasure:
     name = "similarity"
-    says = "how alike the pictures are at every depth, for vitviz.cka; four or more in a batch"
+    says = "how alike the images are at every depth, for vitviz.cka; four or more in a batch"
     quantities: tuple[Quantity, ...] = ()
     batched = True
 
@@ -295,13 +295,13 @@ def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
         if not isinstance(measure, Measure):
             known = ", ".join(MEASURES)
             raise VitvizError(
-                f"There is no measure {quoted(one)}; expected of {known}, or an object like them."
+                f"There is no measure {quoted(one)}; expected one of {known}, or an object like them."
             )
         if result.setdefault(measure.name, measure) is not measure:
             name = quoted(measure.name)
             raise VitvizError(f"Two different measures are called {name}; give one of them another name.")
     if not result:
-        raise VitvizError(f"A survey needs at least one measure; expected of {', '.join(MEASURES)}.")
+        raise VitvizError(f"A survey needs at least one measure; expected some of {', '.join(MEASURES)}.")
     return tuple(result.values())
 
 

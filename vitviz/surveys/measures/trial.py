@@ -72,12 +72,12 @@ class FaithfulnessMeasure:
         if unknown or other or not self.protocols:
             given = ", ".join(unknown + other) or "no protocol"
             raise VitvizError(
-                f"Given {given}; expected methods of {', '.join(METHODS)} and protocols of"
+                f"{given} is not valid; expected methods of {', '.join(METHODS)} and protocols of"
                 f" {', '.join(PATCHES_AS)}."
             )
         checked_steps(self.steps)
         if self.steps is not None and not self._integrates:
-            raise VitvizError(f"Given steps={self.steps}; expected {STEPPED} among the methods.")
+            raise VitvizError(f"steps={self.steps} is not valid; expected {STEPPED} among the methods.")
         object.__setattr__(self, "methods", tuple(dict.fromkeys([*self.methods, "random"])))
 
     @property
@@ -110,7 +110,7 @@ class FaithfulnessMeasure:
             result += [
                 Quantity("hit", "method", "The largest patch lies in the object's box", "share of pictures"),
                 Quantity("energy", "method", "Share of what is positive in the object's box", "share"),
-                Quantity("box", "", "Share of the picture that the box covers", "share"),
+                Quantity("box", "", "Share of the image that the box covers", "share"),
             ]
         return tuple(result)
 

@@ -94,7 +94,7 @@ class SimilarityView(View):
         ),
         as_json("matrix", "both", "tokens", "against"),
         drawing_item("steps", "other", "steps of the training", dtype="int32"),
-        drawing_item("looked", "one", "pictures that a step has looked at", "frame", dtype="int32"),
+        drawing_item("looked", "one", "images that a step has processed", "frame", dtype="int32"),
         Item("curves", "curve layer", "by layer: " + ", ".join(CURVES)),
         chart_item("tokens", "against", "curve"),
     )  # fmt: skip
@@ -316,7 +316,7 @@ def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
     """Survey the images with one training step, cache the survey and return the number of images."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):
-        raise WrongSetting(f"Given frame={frame}; expected a step of the training, below {len(film)}.")
+        raise WrongSetting(f"frame={frame} is not valid; expected a step of the training, below {len(film)}.")
     return film[list(film)[frame]].images
 
 

@@ -112,7 +112,7 @@ def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     about = subject.about
     if not (0 <= layer < about.layers and all(0 <= one < about.heads for one in head)):
         bounds = f"layer 1 to {about.layers}, head 1 to {about.heads}"
-        raise WrongSetting(f"Given chosen={chosen}; expected {bounds}, such as 1.1.")
+        raise WrongSetting(f"chosen={chosen} is not valid; expected {bounds}, such as 1.1.")
     sources = result.sources[layer, head[0]] if head else result.sources[layer].sum(dim=0)
     return to_patch_map(subject, sources)
 
@@ -212,8 +212,8 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
     backwards = all(one > two for (one, _), (two, _) in zip(result, result[1:], strict=False))
     if not backwards or any(not (0 <= a < about.layers and 0 <= b < about.heads) for a, b in result):
         raise WrongSetting(
-            f"Given trail={text}; expected heads of layer 1 to {about.layers}, head 1 to {about.heads}, each"
-            " in an earlier layer than the one before it, such as 8.2-5.1."
+            f"trail={text} is not valid; expected heads of layer 1 to {about.layers}, head 1 to"
+            f" {about.heads}, each in an earlier layer than the one before it, such as 8.2-5.1."
         )
     return result
 
@@ -259,5 +259,5 @@ def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
         there = all(0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False))
         tokens = result.of(lazy.upstream.Writer(kind, *place)) if there else None
         if tokens is None:
-            raise WrongSetting(f"Given writer={chosen}; this model has no such writer.")
+            raise WrongSetting(f"writer={chosen} is not valid; this model has no such writer.")
     return to_patch_map(subject, tokens)

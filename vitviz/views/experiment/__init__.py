@@ -129,7 +129,9 @@ class PerturbationsView(View):
             missing = np.full((len(steps), DRAWS), np.nan)
             return np.stack([known.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
-            raise WrongSetting(f"Given step={settings['step']}; expected one of 0 to {len(steps) - 1}.")
+            raise WrongSetting(
+                f"step={settings['step']} is not valid; expected one of 0 to {len(steps) - 1}."
+            )
         return json_bytes(results_at_step(subject, kind, settings["step"]))
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:

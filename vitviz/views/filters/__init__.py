@@ -113,7 +113,7 @@ class FiltersView(View):
         filters = self._filters(subject, kind)
         if place > len(filters):
             raise WrongSetting(
-                f"Given {PLACE[kind]}={place}; expected a whole number from 0 to {len(filters)}."
+                f"{PLACE[kind]}={place} is not valid; expected a whole number from 0 to {len(filters)}."
             )
         chosen = filters[place - 1 : place]
         return lazy.attribution.filter_responses(subject.inspector, subject.trace, chosen)[0].numpy()

@@ -52,7 +52,7 @@ def filter_row(subject: ViewContext, number: int) -> np.ndarray:
         )
     if number >= len(embedding.weight):
         raise WrongSetting(
-            f"Given number={number}; expected a whole number from 0 to {len(embedding.weight) - 1}."
+            f"number={number} is not valid; expected a whole number from 0 to {len(embedding.weight) - 1}."
         )
     return np.append(embedding.weight[number].numpy(), embedding.bias[number].numpy())
 
@@ -181,7 +181,7 @@ def largest_path(subject: ViewContext) -> dict[str, Any]:
 def shuffled_predictions(subject: ViewContext, seed: int) -> dict[str, Any]:
     """Return the predictions for the image and for its shuffled patches, with and without E_pos."""
     if not 1 <= seed <= SEEDS:
-        raise WrongSetting(f"Given seed={seed}; expected a whole number from 1 to {SEEDS}.")
+        raise WrongSetting(f"seed={seed} is not valid; expected a whole number from 1 to {SEEDS}.")
     from vitviz.engine.forward.shuffling import permutation
 
     trace, inspector = subject.trace, subject.inspector
