@@ -180,10 +180,10 @@ def test_cka_error_matches_spread_over_image_sets():
 @pytest.mark.parametrize(
     ("first", "second", "tokens", "message"),
     [
-        (batches(traces(6, 1), 6), batches(traces(6, 1), 6), "mean", "'mean'; expected one of class,"),
+        (batches(traces(6, 1), 6), batches(traces(6, 1), 6), "mean", "'mean' is not valid; expected one of"),
         (batches(traces(6, 1), 6), batches(traces(5, 1), 5), "all", "6 and 5 images, are not the same"),
         (batches(traces(10, 1), 5), batches(traces(10, 1), 10), "all", "the same batch"),
-        ([], [], "all", "minibatches of 0 and 0"),
+        ([], [], "all", "batches, 0 and 0 images"),
         (batches(traces(6, 1), 6), batches(traces(6, 1, Grid(1, 2, (4, 4))), 6), "class", "no class token"),
     ],
 )  # fmt: skip

@@ -61,7 +61,7 @@ def test_zero_embedding_has_zero_similarity():
 
 
 def test_position_table_of_wrong_size_raises():
-    with pytest.raises(VitvizError, match="table of 7 rows; expected 6"):
+    with pytest.raises(VitvizError, match="table of 7 rows does not fit; expected 6"):
         position_similarity(torch.zeros(7, 4), Grid(2, 3, (8, 8), ("class",)))
 
 

@@ -74,7 +74,7 @@ def test_token_similarity_with_patch_of_second_image():
     np.testing.assert_allclose(
         vitviz.token_similarity(one, 1, (0, 4), centred=True, of=two), expected, atol=1e-6
     )
-    with pytest.raises(VitvizError, match="4 numbers wide; expected 9"):
+    with pytest.raises(VitvizError, match="has 4 values, and a token of example has 9"):
         vitviz.token_similarity(one, 1, 0, of=random_tokens(LONG_GRID, width=4))
 
 

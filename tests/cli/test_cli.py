@@ -139,7 +139,7 @@ def test_progress_shows_rate_and_time_left(monkeypatch):
             now[0] = seconds
             progress(done, 400)
     run_vitviz = [line.strip() for line in lines.getvalue().split("\r") if line.strip()]
-    assert run_vitviz[0].startswith("100 of 400 pictures")
+    assert run_vitviz[0].startswith("100 of 400 images")
     assert run_vitviz[1] == "150 of 400 images,  5.00 images/s, 00:50 left"
     assert not any(line.startswith("160") for line in run_vitviz)
     assert run_vitviz[-1].startswith("400 of 400 images,  5.00 images/s")

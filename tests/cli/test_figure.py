@@ -26,7 +26,7 @@ def test_strokes_edit_the_image(run_vitviz, tmp_path):
     painted = vitviz.edit_image(vitviz.sample_image("coffee"), "hue_90")
     inspector = vitviz.load("vitviz-tiny")
     expected = vitviz.figure("rollout", inspector, inspector.trace(painted), picture=painted)
-    assert (tmp_path / "x.svg").read_bytes() == expected.svg() and "retouched: hue_90" in expected.caption
+    assert (tmp_path / "x.svg").read_bytes() == expected.svg() and "edited: hue_90" in expected.caption
     status, _, told = run_vitviz("figure", "rollout", "coffee", "--strokes", "smudge_1")
     assert status == 1 and "expected one of" in told
 

@@ -42,7 +42,7 @@ def test_every_option_is_passed_to_survey(run_survey, tmp_path):
         "--classes", tmp_path / "classes.json", "--size", 224, "--batch", 3, "--device", "cpu",
         "--dtype", "bfloat16", "--weights", tmp_path / "mine", "--workers", 2,
     )  # fmt: skip
-    assert status == 0 and "3 pictures." in told
+    assert status == 0 and "3 images." in told
     assert load == {"name": "some", "device": "cpu", "dtype": "bfloat16", "folder": tmp_path / "mine"}
     assert survey.pop("progress") is not None
     assert survey == {

@@ -264,7 +264,7 @@ def test_image_limit_keeps_classes_balanced_and_labelled(small_inspector, tmp_pa
 
 
 def test_unknown_method_or_no_images_raise(inspector):
-    with pytest.raises(VitvizError, match="'lime'; expected one of"):
+    with pytest.raises(VitvizError, match="'lime' is not valid; expected one of"):
         vitviz.check(inspector, method="lime")
     with pytest.raises(VitvizError, match="no image to check"):
         vitviz.check(inspector, images=[])

@@ -111,7 +111,7 @@ def test_invalid_steps_are_rejected_before_any_pass(inspector, trace, steps):
 
 
 def test_steps_for_other_methods_are_rejected(inspector, trace):
-    with pytest.raises(VitvizError, match="for frozen; expected it for integrated_gradients alone"):
+    with pytest.raises(VitvizError, match="for frozen; only integrated_gradients uses it"):
         vitviz.saliency(inspector, trace, 7, steps=20)
     with pytest.raises(VitvizError, match="expected integrated_gradients among the methods"):
         FaithfulnessMeasure(("ledger",), steps=20)

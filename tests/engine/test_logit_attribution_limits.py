@@ -72,7 +72,7 @@ def test_changed_weights_are_read_again():
     [
         (6, "6 is not a class; random has classes 0 to 5"), (-1, "-1 is not a class"),
         (True, "True is not a class"), (1.5, "1.5 is not a class"),
-        ("dog", "none of its 6 classes bears that name"), ("crane", "several classes bear that name: 1, 2"),
+        ("dog", "none of its 6 classes has that name"), ("crane", "several classes have that name: 1, 2"),
         ((1, 2, 3), "expected one class, or"),
         (torch.zeros(3), "expected 24 real numbers"),
         (torch.zeros(24, dtype=torch.long), "expected 24 real numbers"),

@@ -110,7 +110,9 @@ def test_unsupported_way_is_reported_with_reason(inspector, photo, monkeypatch):
         result.kept
     )
     assert result.curve("black")[1][1] == 0 and reason in html(result)
-    with pytest.raises(VitvizError, match="way='dropped', score='probability'; expected one of black, and"):
+    with pytest.raises(
+        VitvizError, match="way='dropped' with score='probability' is not valid; expected one of black, and"
+    ):
         result.curve("dropped")
     with pytest.raises(VitvizError, match="score='steps'"):
         result.curve("black", "steps")
@@ -120,7 +122,7 @@ def test_invalid_arguments_are_rejected(inspector, photo):
     from vitviz.traces import cancellation
 
     for arguments, message in (
-        ({"kind": "swap"}, "kind='swap'; expected one of drop, shuffle"),
+        ({"kind": "swap"}, "kind='swap' is not valid; expected one of drop, shuffle"),
         ({"draws": 0}, "draws=0 is not valid; expected a whole number from 1"),
         ({"draws": True}, "draws=True is not valid; expected"),
         ({"draws": 2.0}, "draws=2.0 is not valid; expected"),

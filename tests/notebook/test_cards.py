@@ -109,7 +109,7 @@ def test_attribution_and_lens_cards_show_logit(results, inspector, trace):
 def test_survey_card_shows_means(results):
     survey = results["survey"]
     text = html(survey)
-    assert f"{survey.mean('distance')[3, 1]:.4g}" in text and "means over 2 pictures" in text
+    assert f"{survey.mean('distance')[3, 1]:.4g}" in text and "means over 2 images" in text
 
 
 def test_labels_and_names_are_escaped(trace):

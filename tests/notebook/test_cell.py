@@ -111,7 +111,7 @@ def test_survey_cell_shows_distance_and_rejects_rollout(inspector):
     )
     expected = survey.mean("distance.distance").ravel()
     np.testing.assert_allclose(chart["series"][0]["y"], expected, rtol=1e-5)
-    with pytest.raises(VitvizError, match="Rollout is of one picture, and no average over a survey's"):
+    with pytest.raises(VitvizError, match="Rollout shows one image, and a survey has no average for it"):
         vitviz.show("rollout", inspector, survey)
 
 
@@ -119,12 +119,15 @@ def test_survey_cell_shows_distance_and_rejects_rollout(inspector):
     ("asked", "said"),
     [
         (dict(view="maps"), "no view 'maps'; there are tour, patches, filters"),
-        (dict(view="rollout"), "Rollout is of a picture: hand in a trace"),
+        (dict(view="rollout"), "Rollout shows an image: pass a trace"),
         (dict(view="rollout", of=3), "int cannot be drawn; expected a trace or a survey"),
-        (dict(view="positions", language="de"), "language='de'; expected one of en, zh-CN, ko"),
+        (dict(view="positions", language="de"), "language='de' is not valid; expected one of en, zh-CN, ko"),
         (dict(view="positions", colour="red"), "no setting 'colour'"),
         (dict(view="positions", form="round"), "form='round' is not valid; expected one of"),
-        (dict(view="positions", live=["form"]), "live='form'; expected settings that the numbers depend on"),
+        (
+            dict(view="positions", live=["form"]),
+            "live='form' is not valid; expected settings that the numbers depend on",
+        ),
     ],
 )
 def test_invalid_cell_arguments_raise(inspector, asked, said):
@@ -134,7 +137,7 @@ def test_invalid_cell_arguments_raise(inspector, asked, said):
 
 
 def test_image_other_than_the_traced_one_raises(inspector, trace):
-    with pytest.raises(VitvizError, match="of 451 x 300. Hand in the picture that was traced"):
+    with pytest.raises(VitvizError, match="of 451 x 300. Pass the image that was traced"):
         vitviz.show("rollout", inspector, trace, image=vitviz.sample_image("coffee"))
 
 

@@ -142,7 +142,7 @@ def test_notebook_shows_distances_as_plotly_with_caption(results):
 def test_missing_charts_and_languages_raise(results):
     with pytest.raises(VitvizError, match="no chart 'heights'; expected one of heads, patches"):
         results["logit_attribution"].plotly("heights")
-    with pytest.raises(VitvizError, match="language='de'; expected one of en"):
+    with pytest.raises(VitvizError, match="language='de' is not valid; expected one of en"):
         results["survey"].plotly(language="de")
     with pytest.raises(VitvizError, match="This NamedTensor has no chart"):
         results["position_similarity"].plotly()

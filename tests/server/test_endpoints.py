@@ -176,7 +176,7 @@ def test_endpoint_is_derived_from_view_settings_and_items(endpoints, trace):
         distance.words.what in ask.__doc__
         and "distance: layer x head, mean attention distance" in ask.__doc__
     )
-    with pytest.raises(VitvizError, match="rows='x'; expected one of plain, renormalised"):
+    with pytest.raises(VitvizError, match="rows='x' is not valid; expected one of plain, renormalised"):
         ask("coffee", rows="x")
     weights = endpoint(next(view for view in VIEWS if view.slug == "filters"), endpoints)
     assert list(inspect.signature(weights).parameters) == ["checkpoint"] and "variance" in weights()
@@ -224,7 +224,7 @@ def test_server_files_are_not_accepted_as_images(endpoints, image):
         (
             "rollout",
             {"image": "coffee", "query": "nobody"},
-            "query='nobody'; expected one of auto, mean, class, or",
+            "query='nobody' is not valid; expected one of auto, mean, class, or",
         ),
         ("predict", {"image": "\ud83d"}, "no sample"),
         ("patch_attention", {"image": "coffee", "layer": 99}, "layer=99"),

@@ -94,6 +94,6 @@ def test_incomparable_surveys_raise(surveys, two_inspectors, images):
         vitviz.cka(surveys[0], turned)
     plain = vitviz.survey(images[:2], two_inspectors[0], ["entropy"])
     with pytest.raises(
-        VitvizError, match='Nothing to compare in the survey of vitviz-tiny: expected .* "similarity"'
+        VitvizError, match='survey of vitviz-tiny has nothing to compare: expected .* "similarity"'
     ):
         vitviz.cka(surveys[0], plain)

@@ -137,7 +137,7 @@ def test_damaged_part_is_reported(image_folder, inspector, tmp_path):
 
 
 def test_survey_without_readable_images_raises(inspector, tmp_path):
-    with pytest.raises(VitvizError, match="None of the images could be read. Image 1"):
+    with pytest.raises(VitvizError, match="None of the images could be read. Picture 1"):
         vitviz.survey([b"one", b"two"], inspector)
     with pytest.raises(VitvizError, match="at least one image"):
         vitviz.survey([], inspector)

@@ -133,7 +133,7 @@ def test_custom_measure_is_averaged(inspector, images):
 @pytest.mark.parametrize(
     ("measures", "message"),
     [
-        (["bogus"], "no measure 'bogus'; expected of distance"),
+        (["bogus"], "no measure 'bogus'; expected one of distance"),
         ([], "at least one measure"),
         ([5], "no measure 5"),
     ],

@@ -125,7 +125,7 @@ def test_limit_takes_first_images_and_seed_draws_reproducibly(sources):
         ("nowhere", "no folder or file nowhere"),
         ("flat/a-0.png", r"single image a-0.png .* such as \[image\]"),
         ("empty", "no image in the folder empty"),
-        ("notes.txt", "notes.txt is no source"),
+        ("notes.txt", "notes.txt is not a source"),
         ("bad.csv", "has the columns one, two; expected .* called path"),
         ("zipped.tar", "not compressed"),
     ],

@@ -214,7 +214,7 @@ def test_unsupported_protocol_leaves_the_other(monkeypatch):
 
 
 def test_unknown_step_and_ablated_traces_are_rejected(subject):
-    with pytest.raises(WrongSetting, match="step=4; expected one of 0 to 3"):
+    with pytest.raises(WrongSetting, match="step=4 is not valid; expected one of 0 to 3"):
         point(subject, "shuffle", 4)
     trace = subject.inspector.trace(vitviz.sample_image("coffee"), ablation=Ablation(heads=[(4, 1)]))
     assert "full model" in refusal(VIEW, ViewContext(subject.inspector, trace))

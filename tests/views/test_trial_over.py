@@ -152,7 +152,7 @@ def test_unranked_method_is_listed_with_reason(inspector, trace, subject, monkey
     assert sentence["values"]["reason"]["values"]["checkpoint"]["text"] == "mine", (
         "to be said in any language"
     )
-    assert sentence["values"]["name"] == {"text": "Image {number}", "values": {"number": 2}}
+    assert sentence["values"]["name"] == {"text": "Picture {number}", "values": {"number": 2}}
     settings = parse_settings(VIEW, {}, other.about)
     (line,) = VIEW.numbers(other, settings)["refused"].tolist()
     assert (

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vitviz.views import Control
 
 
-RETOUCHED = "The photograph was retouched: {what}."
+RETOUCHED = "The image was edited: {what}."
 LONGEST = 140  # maximum length of a file name
 
 

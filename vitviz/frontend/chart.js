@@ -123,10 +123,11 @@ function skipped(named, count, broad, pitch) {
   return (named && steps.find((one) => (count - 1) % one === 0)) || fewest;
 }
 
-const pen = /** @type {CanvasRenderingContext2D} */ (sheet(1, 1).getContext('2d'));
+let pen = /** @type {CanvasRenderingContext2D | null} */ (null);
 
 /** Width in px of the name of an axis. */
 function axisWidth(self, text) {
+  pen ??= /** @type {CanvasRenderingContext2D} */ (sheet(1, 1).getContext('2d'));
   pen.font = `${13.5 * self.zoom}px ${self.colour('font-family')}`;
   return pen.measureText(text).width;
 }

@@ -344,7 +344,7 @@ def _faithfulness_card(trial: Faithfulness) -> str:
     caption = (
         f"{trial.checkpoint}, patches removed as {trial.patches_as}: areas under the {of}'s curves, best"
         f" first. Chance's gap is {number(mean)}; in one of 20 trials the best of so many random maps would"
-        f" come above {number(mean + reach)}. One image does not speak for another."
+        f" come above {number(mean + reach)}. Other images can rank methods differently."
     )
     notes = {name: saliency.convergence for name, saliency in trial.maps.items() if saliency.convergence}
     return card("Faithfulness", table(head, rows), _notes_html(notes | dict(trial.refused)), caption=caption)

@@ -148,7 +148,7 @@ class ImageList:
                 continue
             picture, label = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             path = self.by_path and isinstance(picture, str | os.PathLike)
-            name = os.fspath(picture) if path else LocalizedText("Image {number}", number=number)
+            name = os.fspath(picture) if path else LocalizedText("Picture {number}", number=number)
             yield SourceImage(name, picture, label)
 
 

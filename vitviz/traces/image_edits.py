@@ -128,14 +128,12 @@ class ImageEdits:
             )
         parts = text.split()
         if len(parts) > MOST:
-            raise VitvizError(
-                f"{len(parts)} edits are too many; at most {MOST} are allowed. Undo some first."
-            )
+            raise VitvizError(f"{len(parts)} edits are too many; expected at most {MOST}. Undo some first.")
         strokes = []
         for part in parts:
             result = _STROKE.fullmatch(part)
             if result is None:
-                expected = "expected such as brush.mean_24.10.20.5.3 or shift_8.-4"
+                expected = "expected a text such as brush.mean_24.10.20.5.3 or shift_8.-4"
                 raise VitvizError(f"The edit {quoted(part)} is not valid; {expected}.")
             tool, ink, numbers = result.groups()
             strokes.append(ImageEdit(tool, tuple(map(int, numbers.split("."))), ink or ""))

@@ -116,7 +116,7 @@ class Ablation(NotebookDisplay):
         for part in text.split():
             name, equals, value = part.partition("=")
             if not equals or name in given or name not in {one.name for one in fields(cls)}:
-                expected = "expected such as heads=8.2 or patches=0.17"
+                expected = "expected a text such as heads=8.2 or patches=0.17"
                 raise VitvizError(f"{quoted(part)} cannot be removed; {expected}.")
             given[name] = value
         firsts = {"mlps": 1, "patches": 0, "at": 1}

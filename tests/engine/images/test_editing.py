@@ -272,8 +272,8 @@ def test_view_reports_edits_only_of_edited_images(noise_image, tmp_path):
     inspector = vitviz.load("vitviz-tiny", device="cpu")
     image = vitviz.edit_image(noise_image, "hue_90")
     trace = inspector.trace(image)
-    assert trace.view.retouched == ImageEdits.parse("hue_90") and "retouched: hue_90" in trace._repr_html_()
-    assert "retouched: hue_90" in vitviz.figure("rollout", inspector, trace).caption
+    assert trace.view.retouched == ImageEdits.parse("hue_90") and "edited: hue_90" in trace._repr_html_()
+    assert "edited: hue_90" in vitviz.figure("rollout", inspector, trace).caption
     cell = vitviz.show("rollout", inspector, trace, image=image, live=[]).page
     assert '"The photograph was retouched: {what}.", "values": {"what": {"text": "hue_90"' in cell
     metadata = PngImagePlugin.PngInfo()

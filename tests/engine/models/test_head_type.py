@@ -187,7 +187,7 @@ def test_value_head_has_no_probability_or_prediction():
         lambda: vitviz.survey([(IMAGE, 0)], inspector, ["accuracy"]),
         lambda: vitviz.survey([IMAGE], inspector, ["ledger"]),
     ):
-        with pytest.raises(VitvizError, match=r"values|none of which|each of whose outputs"):
+        with pytest.raises(VitvizError, match=r"values|none of which|whose outputs are independent"):
             needs_classes()
 
 

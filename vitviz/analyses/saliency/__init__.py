@@ -42,7 +42,7 @@ def saliency_map(
     if function is None:
         raise VitvizError(f"There is no method {quoted(method)}; expected one of {', '.join(METHODS)}.")
     if steps is not None and method != STEPPED:
-        raise VitvizError(f"steps={quoted(steps)} is not valid for {method}; only {STEPPED} use it.")
+        raise VitvizError(f"steps={quoted(steps)} is not valid for {method}; only {STEPPED} uses it.")
     if method in DEPTHS:
         return function(passes) if at is None else function(passes, at)
     if at not in (None, "tokens"):
