@@ -129,7 +129,7 @@ def test_zip_mentions_edits_and_restores_them(service, key, edited_key):
     captions = [
         text.decode() for name, text in files.items() if name.startswith("figures/") and name.endswith("txt")
     ]
-    with_edits = [one for one in captions if f"The photograph was retouched: {TEXT}." in one]
+    with_edits = [one for one in captions if f"The image was edited: {TEXT}." in one]
     assert len(with_edits) >= len(captions) // 2 > 2
     assert lessons.read_lesson(data).seen.strokes == TEXT
     plain = lessons.lesson_zip(service, key, {"tab": "rollout"})

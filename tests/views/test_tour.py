@@ -138,7 +138,9 @@ def test_experiment_step_states_measured_numbers(plain):
         and found["order"] != unpacked(plain, "experiment", seed=3)["order"]
     )
     for seed in (0, 1000):
-        with pytest.raises(WrongSetting, match=f"seed='?{seed}'?; expected a whole number from [01] to 999"):
+        with pytest.raises(
+            WrongSetting, match=f"seed='?{seed}'? is not valid; expected a whole number from [01] to 999"
+        ):
             item(plain, "experiment", seed=seed)
 
 

@@ -275,7 +275,7 @@ def test_view_reports_edits_only_of_edited_images(noise_image, tmp_path):
     assert trace.view.retouched == ImageEdits.parse("hue_90") and "edited: hue_90" in trace._repr_html_()
     assert "edited: hue_90" in vitviz.figure("rollout", inspector, trace).caption
     cell = vitviz.show("rollout", inspector, trace, image=image, live=[]).page
-    assert '"The photograph was retouched: {what}.", "values": {"what": {"text": "hue_90"' in cell
+    assert '"The image was edited: {what}.", "values": {"what": {"text": "hue_90"' in cell
     metadata = PngImagePlugin.PngInfo()
     metadata.add_text("retouched", "hue_90")
     Image.fromarray(noise_image).save(tmp_path / "one.png", pnginfo=metadata)
