@@ -126,7 +126,7 @@ def test_busy_cluster_falls_back_to_one_process(cluster, image_folder, inspector
 def test_user_errors_in_workers_raise(cluster, image_folder, inspector):
     with pytest.raises(VitvizError, match="accuracy needs one for every image"):
         vitviz.survey(image_folder, inspector, ["accuracy"], workers=1, part=4)
-    with pytest.raises(VitvizError, match="workers=-1; expected how many of Ray's actors"):
+    with pytest.raises(VitvizError, match="workers=-1 is not valid; expected how many of Ray's actors"):
         vitviz.survey(image_folder, inspector, workers=-1)
 
 

@@ -280,7 +280,7 @@ def test_view_reports_edits_only_of_edited_images(noise_image, tmp_path):
     metadata.add_text("retouched", "hue_90")
     Image.fromarray(noise_image).save(tmp_path / "one.png", pnginfo=metadata)
     plain = inspector.trace(tmp_path / "one.png")
-    assert not plain.view.retouched and "retouched" not in vitviz.figure("rollout", inspector, plain).caption
+    assert not plain.view.retouched and "edited" not in vitviz.figure("rollout", inspector, plain).caption
 
 
 def test_moving_whole_patches_moves_patch_embeddings_exactly():
