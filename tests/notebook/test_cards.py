@@ -124,7 +124,7 @@ def test_labels_and_names_are_escaped(trace):
 
 
 def test_html_of_other_objects_raises():
-    with pytest.raises(TypeError, match="A value of type int cannot be drawn; expected a result of vitviz"):
+    with pytest.raises(TypeError, match="A value of type int cannot be drawn; expected a result"):
         html(3)
 
 

@@ -47,7 +47,7 @@ def html(thing: Any) -> str:
         TypeError: If `thing` is not a result of vitviz.
     """
     raise TypeError(
-        f"A value of type {type(thing).__name__} cannot be drawn; expected a result of vitviz, such as a Trace."
+        f"A value of type {type(thing).__name__} cannot be drawn; expected a result, such as a Trace."
     )
 
 
