@@ -39,7 +39,7 @@ def test_it_runs_and_every_result_shows_itself(ran):
         "rollout": "discard 0.9",
         "account": "the account of a logit",
         "inspector.trace": "heads=",
-        "survey": "means over 4 pictures",
+        "survey": "means over 4 images",
     }.items():
         cells = [
             cell
