@@ -6,6 +6,7 @@ counted. Tests without a GPU thus show computations on the wrong device and wait
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from contextlib import contextmanager
 from functools import cache
@@ -180,6 +181,22 @@ def _names_cuda(one) -> bool:
     )
 
 
+class _Event:
+    """An event of a device whose work ends at once."""
+
+    def __init__(self, **_):
+        self.at = 0.0
+
+    def record(self):
+        self.at = time.perf_counter()
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, end) -> float:
+        return 1000 * (end.at - self.at)
+
+
 @contextmanager
 def fake_gpu():
     """Simulate a machine with one GPU."""
@@ -188,6 +205,7 @@ def fake_gpu():
         "synchronize": lambda *_: copies.update(["synchronize"]),
         "current_device": lambda: 0, "get_device_name": lambda *_: "Pretended",
         "mem_get_info": lambda *_: (2**36, 2**36), "is_bf16_supported": lambda *_: True,
+        "get_device_capability": lambda *_: (7, 0), "Event": _Event,  # no kernels of Triton
     }  # fmt: skip
     before = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)  # as for other backends

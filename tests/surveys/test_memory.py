@@ -68,7 +68,7 @@ def test_measuring_halves_batch_when_out_of_memory(small_inspector, images, room
 def test_later_batches_keep_reduced_size_and_report_states_it(small_inspector, images, tmp_path):
     hungry = MemoryLimitedMeasure(2)
     found = vitviz.survey([*images] * 2, small_inspector, [hungry], batch=8, part=9, out=tmp_path)
-    assert hungry.batches == [7, 4, 2, 2, 1, 2, 1, 2, 2, 1, 2, 1] and found.images == 16
+    assert hungry.batches == [7, 4, 2, 2, 1, 2, 2, 2, 2, 1, 2] and found.images == 16
     page = (tmp_path / "report.html").read_text()
     assert "<td>images_per_pass</td><td>2; 7 did not fit into memory</td>" in page
     assert "<td>images_per_second</td>" in page and "<td>seconds</td><td>decode " in page

@@ -21,6 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz.analyses import attention_kernel
 from vitviz.analyses.streaming import Reading, by_images, distance_totals, read_layer, row_sums, sum_columns
 from vitviz.traces.display import NotebookChart
 from vitviz.traces.grid import Grid
@@ -89,25 +90,31 @@ def distances(trace: Trace | TraceBatch) -> Distances:
     >>> [round(value[0, 0].item(), 3) for value in (measured.distance, measured.renormalised)]
     [115.901, 116.492]
     """
-    lengths, prefix = token_distances(trace), trace.grid.prefix
-    if lengths.is_cpu and isinstance(trace, TraceBatch):
+    if not trace.tokens[0].is_cpu:
+        return Distances(*head_sums(trace))
+    if isinstance(trace, TraceBatch):
         result = [vars(distances(one)) for one in trace]
         return Distances(**{name: torch.stack([one[name] for one in result]) for name in result[0]})
-    if lengths.is_cpu:
-        return join_layer_readings([read_layer(one, prefix, lengths) for one in trace.layers], lengths)
-    return Distances(*head_sums(trace))
+    lengths, prefix = token_distances(trace), trace.grid.prefix
+    return join_layer_readings([read_layer(one, prefix, lengths) for one in trace.layers], lengths)
 
 
 def head_sums(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor, "value *image layer head"]:
     """Return the values of `Distances`, and then the entropy, on any device but a CPU."""
-    prefix, like = trace.grid.prefix, trace.layers[0].q
-    columns = sum_columns(prefix, _token_distances_in_precision(trace)).to(like)
-    layers = [by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers]
-    sums = torch.stack(layers)
+    prefix, stored = trace.grid.prefix, getattr(trace.layers, "stored", trace.layers)
+    lengths = _token_distances_in_precision(trace)
+    if attention_kernel.applies(stored):
+        sums = attention_kernel.row_sums(stored, lengths, prefix)
+    else:
+        columns = sum_columns(prefix, lengths).to(trace.layers[0].q)
+        layers = (
+            by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers
+        )
+        sums = torch.stack(list(layers))
     result = distance_totals(sums[..., prefix:, :3]) / (trace.length - prefix)
     if entropy:
         result = torch.cat([result, sums[..., 3].double().mean(dim=-1)[None]])
-    return result.movedim(1, -2).to(like)
+    return result.movedim(1, -2).to(torch.promote_types(stored[0].q.dtype, torch.float32))
 
 
 def attention_distance(trace: Trace, renormalise: bool = False) -> Float[Tensor, "layer head"]:

@@ -54,7 +54,7 @@ def head_statistics(trace: Trace | TraceBatch) -> HeadStatistics:
     >>> head_statistics(example_trace()).entropy.shape
     torch.Size([2, 2])
     """
-    if not trace.layers[0].q.is_cpu:
+    if not trace.tokens[0].is_cpu:
         return HeadStatistics(*head_sums(trace, entropy=True))
     entropies = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]
     return HeadStatistics(**vars(distances(trace)), entropy=torch.stack(entropies, dim=-2))

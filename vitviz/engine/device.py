@@ -1,9 +1,12 @@
 """Choose the device and precision of the model, and report a lack of memory."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import pairwise
 
 import torch
+from torch import Tensor
 
 from vitviz.engine.defaults import tf32
 from vitviz.engine.memory import is_shortage
@@ -72,6 +75,45 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
+
+
+def copy_to_host(tensor: Tensor) -> Callable[[], Tensor]:
+    """Begin to copy a tensor to the host; the returned function waits for it, not for later work."""
+    if not (tensor.is_cuda and torch.cuda.is_available()):
+        return tensor.cpu
+    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    there.copy_(tensor, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+
+    def wait() -> Tensor:
+        copied.synchronize()
+        return there
+
+    return wait
+
+
+class Stopwatch:
+    """Seconds between marks in the work of a device; on CUDA read once the work is done."""
+
+    def __init__(self, device: torch.device):
+        self._queued, self._marks = device.type == "cuda" and torch.cuda.is_available(), []
+        self.mark()
+
+    def mark(self) -> None:
+        """Mark the end of the work that has been queued so far."""
+        mark = torch.cuda.Event(enable_timing=True) if self._queued else time.perf_counter()
+        if self._queued:
+            mark.record()
+        self._marks.append(mark)
+
+    def seconds(self) -> list[float]:
+        """Return the seconds between the marks; waits for the last."""
+        pairs = list(pairwise(self._marks))
+        if not self._queued:
+            return [end - start for start, end in pairs]
+        self._marks[-1].synchronize()
+        return [start.elapsed_time(end) / 1000 for start, end in pairs]
 
 
 def exact_float32(device: torch.device, precision: str = "float32") -> AbstractContextManager[None]:

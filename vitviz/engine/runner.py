@@ -6,7 +6,6 @@ attention is not the attention that the model used. `vitviz.engine.inspector` is
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -83,17 +82,39 @@ class ForwardRunner:
         hooked, plain = self.placed.hooks.changes(), change is None and edit is None
         batch = self.elsewhere(self, prepared, size) if self.elsewhere is not None and plain else None
         if batch is None:
-            batch = self._record(prepared, size, keep_on_device, change, hooked, edit)
+            batch, finite = self._record(prepared, size, keep_on_device, change, hooked, edit)
+            self.require_finite(finite)
         if plain and not hooked:
             self._compare(batch, prepared[0], size)
         return replace(batch, deviation=self.deviation) if self.deviation else batch
+
+    def launch(self, prepared: list[Prepared], size: tuple[int, int]) -> tuple[TraceBatch, Tensor]:
+        """Begin the pass of `batch` with `keep_on_device`, without waiting for its numbers.
+
+        Also return a flag on the device, for `require_finite` once the host reads other results.
+        """
+        hooked = self.placed.hooks.changes()
+        if self.elsewhere is not None:
+            return self.batch(prepared, size), torch.tensor(True)
+        batch, finite = self._record(prepared, size, True, None, hooked)
+        if not hooked:
+            self._compare(batch, prepared[0], size)
+        return replace(batch, deviation=self.deviation) if self.deviation else batch, finite
+
+    def require_finite(self, finite: Tensor) -> None:
+        """Raise VitvizError if the model computed values that are not finite."""
+        if not finite:
+            raise VitvizError(
+                f"{self.placed.checkpoint.name} computed values that are not finite, so no result is shown."
+                f" Its weights are damaged, or too large for {self.placed.dtype}."
+            )
 
     @in_float32()
     def _record(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
         change: ModelChange | None, hooked: Mapping, edit: edits.Edit | None = None,
-    ) -> TraceBatch:  # fmt: skip
-        """Run one pass here and return its traces, checked to be finite and true to the model.
+    ) -> tuple[TraceBatch, Tensor]:  # fmt: skip
+        """Run one pass here; return its traces, checked to be true to the model, and whether all is finite.
 
         `hooked` are the user's hooks by hook point; `change` and `edit` as in `batch`.
         """
@@ -109,20 +130,11 @@ class ForwardRunner:
                 checking = False
             if change is not None:
                 model = change(model)
-            # a batch that stays on the device is timed by the check of its numbers, for which the host waits
-            start = time.perf_counter()
             wait, name = not keep_on_device, placed.checkpoint.name
             recording, logits, milliseconds = self.run(model, pixels, checking, hooked, edit, wait)
             if first:
                 readouts.check_readout(model, self._readout(model), tracing.grid_of(model), name)
-            finite = hooked or all_finite(recording.tokens[-1], logits)
-            if keep_on_device:
-                milliseconds = 1000 * (time.perf_counter() - start)
-            if not finite:
-                raise VitvizError(
-                    f"{placed.checkpoint.name} computed values that are not finite, so no result is shown."
-                    f" Its weights are damaged, or too large for {placed.dtype}."
-                )
+            finite = torch.tensor(True) if hooked else all_finite(recording.tokens[-1], logits)
             readout = self._readout(model, kept)
             read = readouts.readout_weights(model, readout, recording.tokens[-1])
         place = placed.device if keep_on_device else torch.device("cpu")
@@ -138,8 +150,9 @@ class ForwardRunner:
         views, queries = [image.view for image in prepared], readouts.count_read_queries(model)
         batch = tracing.to_trace_batch(recording, logits, shared, views, place, read, queries)
         if checking:
+            self.require_finite(finite)
             self._require_truth(recording, batch[0].layers, size)
-        return batch
+        return batch, finite
 
     def _looking(self, size: tuple[int, int]) -> AbstractContextManager[None]:
         """Raise OutOfMemory, naming checkpoint and input size, if memory runs out in the `with`."""
@@ -242,7 +255,7 @@ class ForwardRunner:
         return prepare(open_for(image, preprocessing), preprocessing), preprocessing.size
 
 
-def all_finite(*tensors: Tensor) -> bool:
-    """Return True if no tensor has an infinity or NaN; the host waits once."""
+def all_finite(*tensors: Tensor) -> Tensor:
+    """Return whether no tensor has an infinity or NaN, as a flag on their device."""
     ends = [end for tensor in tensors if tensor.numel() for end in torch.aminmax(tensor)]  # NaN is both ends
-    return all(map(math.isfinite, torch.stack(ends).tolist()))
+    return torch.stack(ends).isfinite().all()

@@ -15,14 +15,17 @@ from typing import Any
 from vitviz.engine import Inspector
 from vitviz.engine.memory import free_bytes
 
-SMALL, MOST = 8, 128  # images per pass: on a CPU, where more are no faster, and at most on a GPU
+SMALL, MOST = 8, 512  # images per pass: on a CPU, where more are no faster, and at most on a GPU
 
 
 def fitting(inspector: Inspector, size: tuple[int, int]) -> int:
-    """Return the number of images per pass whose traces fit into half of the device's free memory."""
-    most = MOST if inspector.device.type == "cuda" else SMALL
+    """Return the number of images per pass whose traces fit into half of the device's free memory.
+
+    On a GPU two passes are in memory at once.
+    """
+    most, passes = (MOST, 2) if inspector.device.type == "cuda" else (SMALL, 1)
     free = free_bytes(inspector.device)
-    room = most if free is None else int(0.5 * free / inspector.demand(size).nbytes)
+    room = most if free is None else int(0.5 * free / passes / inspector.demand(size).nbytes)
     return 1 << (max(1, min(most, room)).bit_length() - 1)
 
 

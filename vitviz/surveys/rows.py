@@ -6,11 +6,12 @@ import gc
 import hashlib
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
+from itertools import groupby, islice
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from vitviz.analyses import Grams, Spread
 from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
-from vitviz.engine.device import memory_guard
+from vitviz.engine.device import Stopwatch, copy_to_host, memory_guard
 from vitviz.engine.images.preprocess import Prepared, open_for, prepare
 from vitviz.errors import ImageError, OutOfMemory, VitvizError
 from vitviz.surveys.effort import BatchSize, Effort
@@ -28,7 +29,6 @@ from vitviz.surveys.measure import Array, BatchMeasure, Measure, MeasuredBatch, 
 from vitviz.surveys.moments import Moments, add_sums
 from vitviz.surveys.sources import SourceImage
 from vitviz.traces.head_type import HeadType, predictions_of, probabilities_of_predictions
-from vitviz.traces.trace import TraceBatch
 from vitviz.traces.unicode import escape_unencodable
 
 T, U = TypeVar("T"), TypeVar("U")
@@ -54,6 +54,7 @@ def compute_ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threa
 
 
 Values = dict[str, np.ndarray]
+_NO_EFFORT = Effort()
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class SurveyPart:
     sums: Mapping[str, Moments] = field(default_factory=dict)
     grams: Sequence[Grams] = ()  # one per batch, if measured and the batch is large enough
     spreads: Mapping[str, Spread] = field(default_factory=dict)  # quantities with `across`
-    effort: Effort = Effort()  # not stored: of parts that this run has measured
+    effort: Effort = _NO_EFFORT  # not stored: of parts that this run has measured
 
     @classmethod
     def join(cls, batches: Iterable[SurveyPart]) -> SurveyPart:
@@ -126,6 +127,11 @@ class SurveyPart:
     def __len__(self) -> int:
         """Return the number of images, including unreadable ones."""
         return len(self.rows) + len(self.skipped)
+
+    @property
+    def first(self) -> int:
+        """Index of the first image."""
+        return min(one.index for some in (self.rows[:1], self.skipped[:1]) for one in some)
 
 
 def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
@@ -162,14 +168,36 @@ class Measurement:
         """Decode and measure (index, item) pairs; yield one part per batch."""
         return self.measured(self.ahead(items))
 
-    def measured(self, decoded: Iterator[Decoded]) -> Iterator[SurveyPart]:
-        """Measure decoded images batch by batch."""
+    def measured(self, decoded: Iterator[Decoded], part: int | None = None) -> Iterator[SurveyPart]:
+        """Measure decoded images batch by batch and yield the results in order.
+
+        With `part`, a result has images of one part of so many images only. On a GPU the host reads the
+        results of a batch while the device computes the next.
+        """
+        bounded = part if any(isinstance(one, BatchMeasure) for one in self.measures) else None
+        runs = groupby(decoded, key=lambda one: one[0] // bounded if bounded else 0)
+        waiting: deque[Callable[[], list[SurveyPart]]] = deque()
         start = time.perf_counter()
-        while some := list(islice(decoded, self.batch.images)):
-            waited = Effort(decode=time.perf_counter() - start)
-            part = self.measure(some)
-            yield replace(part, effort=part.effort + waited)
-            start = time.perf_counter()
+        for _, images in runs:
+            while some := list(islice(images, self.batch.images)):
+                waited = Effort(decode=time.perf_counter() - start)
+                try:
+                    finish = partial(self._finish, some, part, self._launch(some, part))
+                except OutOfMemory as error:
+                    while waiting:  # frees the memory of the batch before
+                        yield from waiting.popleft()()
+                    finish = partial(self._halved, some, part, error)
+                waiting.append(partial(_with_effort, finish, waited))
+                if len(waiting) > self._overlapping:
+                    yield from waiting.popleft()()
+                start = time.perf_counter()
+        while waiting:
+            yield from waiting.popleft()()
+
+    @property
+    def _overlapping(self) -> bool:
+        """True if a batch is launched before the results of the one before are read."""
+        return self.inspector.device.type == "cuda" and all(map(_is_batched, self.measures))
 
     def ahead(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[Decoded]:
         """Decode images in threads, in order; an unreadable image is replaced by the reason."""
@@ -189,71 +217,98 @@ class Measurement:
         # Decoding releases the GIL. On a CPU every thread competes with the model, and two stay ahead of it.
         return compute_ahead(items, read, 2 * self.batch.images, threads=16 if there else 2)
 
-    def measure(self, decoded: Sequence[Decoded]) -> SurveyPart:
-        """Run one forward pass over the readable images of a batch and apply all measures.
-
-        If memory runs out, the batch and all later ones are divided in half.
-        """
-        sound = [(index, item, result) for index, item, result in decoded if not isinstance(result, str)]
-        names = [one.name for one in self.measures if isinstance(one, BatchMeasure)]
+    def _finish(
+        self, decoded: Sequence[Decoded], part: int | None, finish: Callable[[], list[SurveyPart]]
+    ) -> list[SurveyPart]:
+        """Return the results of a launched batch."""
         try:
-            part = self._measured(sound)
-            skipped = [
-                Skipped(i, item.name, result) for i, item, result in decoded if isinstance(result, str)
-            ]
-            return replace(part, skipped=skipped)
+            return finish()
         except OutOfMemory as error:
-            if len(sound) == 1 or names:
-                advice = f" The size of a batch changes {names[0]}: choose a smaller one." if names else ""
-                raise OutOfMemory(f"{error}{advice}") from error
+            return self._halved(decoded, part, error)
+
+    def _halved(self, decoded: Sequence[Decoded], part: int | None, error: OutOfMemory) -> list[SurveyPart]:
+        """Measure a batch that did not fit into memory, and all later ones, divided in half."""
+        sound = sum(not isinstance(result, str) for *_, result in decoded)
+        names = [one.name for one in self.measures if isinstance(one, BatchMeasure)]
+        if sound == 1 or names:
+            advice = f" The size of a batch changes {names[0]}: choose a smaller one." if names else ""
+            raise OutOfMemory(f"{error}{advice}") from error
         gc.collect()  # the tensors of the failed batch
         if self.inspector.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.batch.halve(len(sound))
-        parts, rest = [SurveyPart([], [], effort=Effort(failed=len(sound)))], decoded
+        self.batch.halve(sound)
+        parts, rest = [], decoded
         while rest:
             step = self.batch.images  # smaller as soon as a half did not fit either
-            parts.append(self.measure(rest[:step]))
+            try:
+                parts += self._launch(rest[:step], part)()
+            except OutOfMemory as again:
+                parts += self._halved(rest[:step], part, again)
             rest = rest[step:]
-        return SurveyPart.join(parts)
+        return _with_effort(lambda: parts, Effort(failed=sound))
 
-    def _measured(self, sound: Sequence[tuple[int, SourceImage, Prepared]]) -> SurveyPart:
-        """Run one forward pass over prepared images, apply all measures and return the part.
+    def _launch(self, decoded: Sequence[Decoded], part: int | None) -> Callable[[], list[SurveyPart]]:
+        """Begin to measure a batch; the returned function waits for the results and returns them by part.
 
-        Raise OutOfMemory if the batch does not fit.
+        Both raise OutOfMemory if the batch does not fit.
         """
+        skipped = [Skipped(i, item.name, result) for i, item, result in decoded if isinstance(result, str)]
+        sound = [(index, item, result) for index, item, result in decoded if not isinstance(result, str)]
+        items, device = [(index, item) for index, item, _ in sound], self.inspector.device
         if not sound:
-            return SurveyPart([], [])
-        device, start = self.inspector.device, time.perf_counter()
+            return lambda: _divided([], skipped, part)
         several = f"{len(sound)} images at once" if len(sound) > 1 else "one image"
+        forward, prepared = self.inspector.forward, [result for *_, result in sound]
         with memory_guard(device, f"Measuring {several}"):
-            stays = device.type != "mps"  # MPS has no float64
-            batch = self.inspector.batch([result for *_, result in sound], self.size, keep_on_device=stays)
-            passed = time.perf_counter()
-            rows = self._rows([(index, item) for index, item, _ in sound], batch)
-            marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item, _ in sound]
-            asked = [one for one in self.measures if isinstance(one, BatchMeasure) and len(batch) >= LEAST]
-            grams = tuple(one.together(batch, marks) for one in asked)
-        spreads = {}
-        for name in (f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across):
-            if result := [row.values.pop(name) for row in rows if name in row.values]:
-                spreads[name] = Spread.from_values(np.stack(result))
-        sums, ended = moments_of(rows), time.perf_counter()
-        effort = Effort(len(rows), 0.0, passed - start, ended - passed, self.batch.images)
-        return SurveyPart(rows, [], sums, grams, spreads, effort)
+            watch = Stopwatch(device)
+            # MPS has no float64
+            stays = device.type != "mps"
+            batch, finite = (
+                forward.launch(prepared, self.size) if stays
+                else (forward.batch(prepared, self.size), torch.tensor(True))
+            )  # fmt: skip
+            watch.mark()
+            labels = tuple(self.labels.number(item.label, item.name) for _, item in items)
+            names, asked = tuple(item.name for _, item in items), frozenset(one.name for one in self.measures)
+            seen = MeasuredBatch(self.inspector, batch, labels, names, measures=asked)
+            batched = [one for one in self.measures if _is_batched(one)]
+            result = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
+            result = result if batch.logits is None else result | {"": batch.logits}
+            arrive = _copying(result | {"finite": finite})
+            watch.mark()
 
-    def _rows(self, items: Sequence[tuple[int, SourceImage]], batch: TraceBatch) -> list[Row]:
-        """Apply the measures: those that are `batched` to all images at once, the others to each image."""
-        labels = tuple(self.labels.number(item.label, item.name) for _, item in items)
-        names, asked = tuple(item.name for _, item in items), frozenset(one.name for one in self.measures)
-        seen = MeasuredBatch(self.inspector, batch, labels, names, measures=asked)
-        batched = [one for one in self.measures if getattr(one, "batched", False)]
-        result = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
-        result = to_host(result if batch.logits is None else result | {"": batch.logits})
-        logits = result.pop("", [None] * len(items))
+        def finish() -> list[SurveyPart]:
+            with memory_guard(device, f"Measuring {several}"):
+                arrived = arrive()
+                forward.require_finite(arrived.pop("finite"))
+                rows = self._rows(items, seen, arrived)
+                marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item in items if self._comparing]
+                asked = [one for one in self._comparing if len(batch) >= LEAST]
+                grams = tuple(one.together(batch, marks) for one in asked)
+            if not self._overlapping:
+                watch.mark()
+            passed, *others = watch.seconds()
+            effort = Effort(len(rows), 0.0, passed, sum(others), self.batch.images)
+            across = [f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across]
+            return _divided(rows, skipped, part, across, grams, effort)
+
+        return finish
+
+    @property
+    def _comparing(self) -> list[BatchMeasure]:
+        """The measures that compare the images of a batch."""
+        return [one for one in self.measures if isinstance(one, BatchMeasure)]
+
+    def _rows(
+        self, items: Sequence[tuple[int, SourceImage]], seen: MeasuredBatch, result: Values
+    ) -> list[Row]:
+        """Return each image's results, of which `result` are those of measures that are `batched`."""
+        logits, batch, asked = result.pop("", None), seen.trace, seen.measures
+        batched = [one for one in self.measures if _is_batched(one)]
         labelled = {f"{one.name}.{what.name}" for one in batched for what in one.quantities if what.labelled}
+        answers = _answers(logits, batch.head_type, seen.label)
         rows = []
-        for image, ((index, item), label) in enumerate(zip(items, labels, strict=True)):
+        for image, ((index, item), label, answer) in enumerate(zip(items, seen.label, answers, strict=True)):
             absent = labelled if label is None else ()
             values = {name: value[image] for name, value in result.items() if name not in absent}
             refused = {name: reason for name, reason in seen.refused.items() if name not in absent}
@@ -262,34 +317,83 @@ class Measurement:
                 for measure in (one for one in self.measures if one not in batched):
                     own = to_host(measure.of(alone))
                     values |= {f"{measure.name}.{name}": value for name, value in own.items()}
-            answer = _answer(logits[image], batch.head_type, label)
             rows.append(Row(index, item.name, item.label, label, *answer[:3], values, refused, answer[3]))
         return rows
 
 
-def _answer(
-    logits: np.ndarray | None, head_type: HeadType, label: int | None
-) -> tuple[int | None, float | None, float | None, tuple[float, ...]]:
-    """Return the prediction, its probability, that of the true class, and the outputs of a head of values."""
-    if logits is None or not len(logits):
-        return None, None, None, ()
+def _is_batched(measure: Measure) -> bool:
+    return getattr(measure, "batched", False)
+
+
+def _with_effort(finish: Callable[[], list[SurveyPart]], effort: Effort) -> list[SurveyPart]:
+    """Return the results of a batch, the first with additional effort."""
+    first, *others = finish()
+    return [replace(first, effort=first.effort + effort), *others]
+
+
+def _divided(
+    rows: Sequence[Row], skipped: Sequence[Skipped], part: int | None, across: Sequence[str] = (),
+    grams: Sequence[Grams] = (), effort: Effort = _NO_EFFORT,
+) -> list[SurveyPart]:  # fmt: skip
+    """Return the results of a batch by part; the first has the Gram matrices and the effort.
+
+    Values of the quantities `across` are removed from the rows and kept as mean and scatter.
+    """
+    by_part: defaultdict[int, tuple[list[Row], list[Skipped]]] = defaultdict(lambda: ([], []))
+    for kind, some in enumerate((rows, skipped)):
+        for one in some:
+            by_part[one.index // part if part else 0][kind].append(one)
+    result = []
+    for _, (own, missing) in sorted(by_part.items()):
+        spreads = {}
+        for name in across:
+            if values := [row.values.pop(name) for row in own if name in row.values]:
+                spreads[name] = Spread.from_values(np.stack(values))
+        result.append(SurveyPart(own, missing, moments_of(own), grams, spreads, effort))
+        grams, effort = (), _NO_EFFORT
+    return result
+
+
+_Answer = tuple[int | None, float | None, float | None, tuple[float, ...]]
+
+
+def _answers(
+    logits: np.ndarray | None, head_type: HeadType, labels: Sequence[int | None]
+) -> Iterable[_Answer]:
+    """Return each image's prediction, its probability, that of the true class, and a head's values."""
+    if logits is None or not logits.shape[-1]:
+        return [(None, None, None, ())] * len(labels)
     if head_type == "value":
-        return None, None, None, tuple(logits.tolist())
+        return [(None, None, None, tuple(values)) for values in logits.tolist()]
     logits = torch.from_numpy(logits)
     likely = probabilities_of_predictions(logits, head_type)
-    answer = int(predictions_of(logits, head_type))
-    return answer, likely[answer].item(), None if label is None else likely[label].item(), ()
+    answers = predictions_of(logits, head_type)
+    sure = likely.gather(-1, answers.long().unsqueeze(-1)).squeeze(-1).tolist()
+    of_labels = (
+        None if label is None else row[label].item() for row, label in zip(likely, labels, strict=True)
+    )
+    return zip(answers.tolist(), sure, of_labels, [()] * len(labels), strict=True)
+
+
+def _copying(arrays: Mapping[str, Array]) -> Callable[[], Values]:
+    """Begin to copy arrays in float64 to the host, those of a device at once; return the wait for them."""
+    there = {name: one for name, one in arrays.items() if isinstance(one, torch.Tensor) and not one.is_cpu}
+    arrive = copy_to_host(torch.cat([one.double().flatten() for one in there.values()])) if there else None
+
+    def wait() -> Values:
+        here = dict(arrays)
+        if arrive is not None:
+            parts = arrive().split([one.numel() for one in there.values()])
+            shapes = (one.shape for one in there.values())
+            here |= {n: p.view(s) for n, p, s in zip(there, parts, shapes, strict=True)}
+        return {name: np.asarray(one, dtype=np.float64) for name, one in here.items()}
+
+    return wait
 
 
 def to_host(arrays: Mapping[str, Array]) -> Values:
     """Return arrays in float64 on the host; those of a device are copied together."""
-    there = {name: one for name, one in arrays.items() if isinstance(one, torch.Tensor) and not one.is_cpu}
-    if there:
-        flat = torch.cat([one.double().flatten() for one in there.values()]).cpu()
-        parts = flat.split([one.numel() for one in there.values()])
-        shapes = (one.shape for one in there.values())
-        arrays = {**arrays, **{n: p.view(s) for n, p, s in zip(there, parts, shapes, strict=True)}}
-    return {name: np.asarray(one, dtype=np.float64) for name, one in arrays.items()}
+    return _copying(arrays)()
 
 
 OnImage = Callable[[int, int | None], bool | None]

@@ -280,9 +280,10 @@ def _through(
         for number in sorted(done):
             at += len(part := parts.read(number))
             yield part
-        for number, some in groupby(measuring.ahead(plan.items(done)), key=lambda one: one[0] // plan.part):
+        measured = measuring.measured(measuring.ahead(plan.items(done)), plan.part)
+        for number, some in groupby(measured, key=lambda one: one.first // plan.part):
             batches = []
-            for one in measuring.measured(some):
+            for one in some:
                 batches.append(one)
                 at += len(one)
                 goes_on = progress is None or progress(at, plan.count) is not False

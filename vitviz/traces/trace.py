@@ -106,11 +106,34 @@ class Attention(_Pickled):
         return handed
 
 
+class InFloat32(Sequence):
+    """Tensors or attention calls of a batch in the model's precision, converted to float32 where read."""
+
+    def __init__(self, stored: Sequence):
+        self.stored = tuple(stored)  # in the model's precision
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return tuple(map(to_float32, self.stored[index]))
+        return to_float32(self.stored[index])
+
+
+def to_float32(part: Any) -> Any:
+    """Return a tensor, or the tensors of an attention call, in float32; its bias is in float32 already."""
+    if isinstance(part, Attention):
+        q, k, v, given = map(to_float32, (part.q, part.k, part.v, part.given))
+        return replace(part, q=q, k=k, v=v, given=given)
+    return None if part is None else part.float()
+
+
 def to_device(part: Any, device: torch.device | str, kinds: Any) -> Any:
     """Return a dataclass of `kinds` with every tensor on a device; other values stay unchanged."""
     if isinstance(part, Tensor):
         return part.to(device)
-    if isinstance(part, tuple):
+    if isinstance(part, tuple | InFloat32):
         return tuple(to_device(one, device, kinds) for one in part)
     if isinstance(part, kinds):
         return replace(part, **{name: to_device(value, device, kinds) for name, value in vars(part).items()})
@@ -123,6 +146,8 @@ def select_images(part: Any, images: int | slice) -> Any:
         return part[images]
     if isinstance(part, tuple):
         return tuple(select_images(one, images) for one in part)
+    if isinstance(part, InFloat32):
+        return tuple(to_float32(select_images(one, images)) for one in part.stored)
     if isinstance(part, Bias):
         shared = part.dense is None or part.dense.shape[0] == 1
         index = (0 if isinstance(images, int) else slice(None)) if shared else images
@@ -198,9 +223,9 @@ def sequence_places(grid: Grid, kept: Sequence[int]) -> Tensor:
 class _PassRecord:
     """What a pass records (a `TraceBatch` with an image axis first), and its tokens' places on the grid."""
 
-    layers: tuple[Attention, ...]
+    layers: Sequence[Attention]
     # input of the first block, then the output of every block
-    tokens: tuple[Float[Tensor, "*image token width"], ...]
+    tokens: Sequence[Float[Tensor, "*image token width"]]
     patch_embedding: Float[Tensor, "*image patch width"]  # E x_p, before the position embedding
     # after the position embedding; None where none is added
     position_embedded: Float[Tensor, "*image patch width"] | None

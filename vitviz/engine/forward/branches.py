@@ -95,6 +95,8 @@ def sum_branches(
     weights = branches.pooling.weights(last, pooling)
 
     def summed(layers: list[Tensor]) -> Tensor:
+        if weights.shape[1] == 1 and not any(one is not None for one in branches.scales):
+            return weights.mT[:, None] @ torch.stack(layers, dim=1).to(last)  # few numbers, in few launches
         sums = zip((weights.mT @ layer.to(last) for layer in layers), branches.scales, strict=True)
         return torch.stack([one if scale is None else one * scale.to(last) for one, scale in sums], dim=1)
 

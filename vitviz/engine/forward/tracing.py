@@ -18,7 +18,7 @@ from vitviz.engine.forward.recording import Call, Recording
 from vitviz.errors import UnsupportedModel
 from vitviz.traces.grid import Grid
 from vitviz.traces.runs import Ablation
-from vitviz.traces.trace import Attention, Bias, ModelInput, ResidualWrites, TraceBatch, to_device
+from vitviz.traces.trace import Attention, Bias, InFloat32, ModelInput, ResidualWrites, TraceBatch, to_device
 
 
 def to_trace_batch(
@@ -26,6 +26,9 @@ def to_trace_batch(
     device: torch.device, read: Tensor | None = None, queries: int | None = None,
 ) -> TraceBatch:  # fmt: skip
     """Return the traces of a batch's images; `shared` are fields common to all traces.
+
+    A batch that stays on its device keeps the attention and tokens of a model in bfloat16 as they are, and
+    converts them where they are read.
 
     Args:
         logits: image x class; None if the model is no classifier.
@@ -40,11 +43,16 @@ def to_trace_batch(
     writes = branches.sum_branches(recording.branches, last, pooling)
     if writes is not None and began:  # layers whose tokens were replaced added nothing to the result
         writes.attention[:, :began], writes.mlps[:, :began] = 0, 0
+    own = recording.tokens[0]
+    as_is = own.dtype != torch.float32 and device.type == own.device.type != "cpu"
+    calls = [call for (call,) in recording.calls]
     patches, positions = there(recording.patch_embedding), there(recording.position_embedded)
     return TraceBatch(
         view=tuple(crop_to_grid(view, grid) for view in views),
-        layers=tuple(attentions_of([call for (call,) in recording.calls], grid, device)),
-        tokens=tuple(map(there, recording.tokens)),
+        layers=InFloat32(attentions_of(calls, grid, device, None))
+        if as_is
+        else tuple(attentions_of(calls, grid, device)),
+        tokens=InFloat32(recording.tokens) if as_is else tuple(map(there, recording.tokens)),
         patch_embedding=patches[:, -grid.patches :],
         position_embedded=None if positions is None else positions[:, -grid.patches :],
         logits=None if logits is None or logits.ndim != 2 else there(logits),
@@ -56,24 +64,28 @@ def to_trace_batch(
     )
 
 
-def attentions_of(calls: Sequence[Call], grid: Grid, device: torch.device) -> list[Attention]:
-    """Return a batch's attention calls, detached, in float32, on a device."""
+def attentions_of(
+    calls: Sequence[Call], grid: Grid, device: torch.device, kind: torch.dtype | None = torch.float32
+) -> list[Attention]:
+    """Return a batch's attention calls, detached, on a device, in float32 or with None as they are."""
     biases = biases_of([call.mask for call in calls], grid, device)
-    return [to_attention(call, bias, device) for call, bias in zip(calls, biases, strict=True)]
+    return [to_attention(call, bias, device, kind) for call, bias in zip(calls, biases, strict=True)]
 
 
-def to_attention(call: Call, bias: Bias | None, device: torch.device) -> Attention:
+def to_attention(call: Call, bias: Bias | None, device: torch.device, kind: torch.dtype | None) -> Attention:
     """Return the record of a batch's attention call."""
-    q, k, v, given = (_detach(one, device) for one in (call.q, call.k, call.v, call.given))
+    q, k, v, given = (_detach(one, device, kind) for one in (call.q, call.k, call.v, call.given))
     own, other = v.untyped_storage(), q.untyped_storage()
     if own.nbytes() > v.nbytes and own.data_ptr() != other.data_ptr():
         v = v.clone()  # rotary models create new q and k; a view of v would keep the joint buffer
     return Attention(q, k, v, call.scale, bias, call.replaced, given)
 
 
-def _detach(tensor: Tensor | None, device: torch.device) -> Tensor | None:
-    """Return a tensor detached, in float32, on a device; None for None."""
-    return None if tensor is None else tensor.detach().to(device, torch.float32)
+def _detach(
+    tensor: Tensor | None, device: torch.device, kind: torch.dtype | None = torch.float32
+) -> Tensor | None:
+    """Return a tensor detached, on a device, in float32 or with None as it is; None for None."""
+    return None if tensor is None else tensor.detach().to(device, kind)
 
 
 def crop_to_grid(view: ModelInput, grid: Grid) -> ModelInput:

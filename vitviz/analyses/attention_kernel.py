@@ -1,0 +1,128 @@
+"""Row sums of a layer's attention in one CUDA kernel, which writes no N x N numbers.
+
+For each query i the kernel reads all keys in blocks, with a running maximum m_i of the scores (as in flash
+attention) and z_i = sum_j exp(s_ij - m_i), and returns
+
+    sum_j A_ij over patches,  over prefix tokens,  sum_j A_ij d_ij,  and the entropy
+    H_i = ln z_i - sum_j A_ij (s_ij - m_i).
+
+Products are computed in float32: of float32 factors by three TF32 products each, of bfloat16 factors exactly.
+`streaming.row_sums` computes the same by PyTorch where the kernel does not apply.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vitviz.traces.trace import Attention
+
+ROWS, KEYS, WARPS = 64, 64, 4  # queries and keys of a block, and warps that compute it
+LARGEST = 128  # numbers per head that fit into registers
+PRECISIONS = {torch.float32: "tf32x3", torch.bfloat16: "ieee"}  # of products, as Triton calls them
+
+
+def applies(layers: Sequence[Attention]) -> bool:
+    """Return whether the kernel can compute these layers: on CUDA from Ampere on, without an additive bias."""
+    return (
+        torch.cuda.is_available()
+        and torch.cuda.get_device_capability() >= (8, 0)
+        and find_spec("triton") is not None
+        and all(
+            one.q.is_cuda and one.q.dtype in PRECISIONS and one.bias is None and one.q.shape[-1] <= LARGEST
+            and one.q.stride(-1) == one.k.stride(-1) == 1 for one in layers
+        )
+    )  # fmt: skip
+
+
+def row_sums(
+    layers: Sequence[Attention], distances: Float[Tensor, "query key"], prefix: int
+) -> Float[Tensor, "layer *image head query 4"]:
+    """Return each row's attention on patches, on the prefix, weighted by distance, and its entropy.
+
+    Args:
+        layers: calls of equal shape for which `applies` is true.
+        distances: pixels between all tokens, 0 for prefix tokens.
+        prefix: number of prefix tokens.
+
+    Returns:
+        float32, on the layers' device.
+
+    Source: the module. Raises nothing.
+    """
+    import triton
+
+    shape, kernel = layers[0].q.shape, _kernel()
+    *_, heads, tokens, dim = shape
+    result = torch.empty(len(layers), *shape[:-1], 4, device=layers[0].q.device)
+    distances = distances.to(result).contiguous()
+    grid = (triton.cdiv(tokens, ROWS), shape[:-2].numel())
+    with torch.cuda.device(result.device):
+        for layer, sums in zip(layers, result, strict=True):
+            q, k = (one if one.ndim == 4 else one.unsqueeze(0) for one in (layer.q, layer.k))
+            kernel[grid](
+                q, k, distances, sums, tokens, prefix, layer.scale, heads, dim,
+                *q.stride()[:3], *k.stride()[:3], DIM=max(16, triton.next_power_of_2(dim)), ROWS=ROWS,
+                KEYS=KEYS, PRECISION=PRECISIONS[q.dtype], num_warps=WARPS,
+            )  # fmt: skip
+    return result
+
+
+@cache
+def _kernel():
+    """Return the compiled kernel; Triton is imported only where there is a GPU."""
+    import inspect
+
+    import triton
+    import triton.language as tl
+
+    def rows_of(
+        queries, keys, distances, sums, tokens, prefix, scale, heads, dim, q_image, q_head, q_token, k_image,
+        k_head, k_token, DIM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    ):  # fmt: skip
+        image, head = tl.program_id(1) // heads, tl.program_id(1) % heads
+        rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+        dims, inside = tl.arange(0, DIM), (tl.program_id(0) * ROWS + tl.arange(0, ROWS)) < tokens
+        queries += image.to(tl.int64) * q_image + head * q_head
+        keys += image.to(tl.int64) * k_image + head * k_head
+        q = tl.load(
+            queries + rows[:, None] * q_token + dims[None, :],
+            mask=inside[:, None] & (dims < dim)[None, :], other=0.0,
+        )  # fmt: skip
+        largest = tl.full([ROWS], -1e38, tl.float32)
+        total = tl.zeros([ROWS], tl.float32)
+        on_prefix = tl.zeros([ROWS], tl.float32)
+        weighed = tl.zeros([ROWS], tl.float32)
+        scored = tl.zeros([ROWS], tl.float32)
+        for first in range(0, tokens, KEYS):
+            columns = first + tl.arange(0, KEYS)
+            known = columns < tokens
+            k = tl.load(
+                keys + columns[None, :] * k_token + dims[:, None],
+                mask=known[None, :] & (dims < dim)[:, None], other=0.0,
+            )  # fmt: skip
+            scores = tl.dot(q, k, input_precision=PRECISION) * scale
+            peak = tl.maximum(largest, tl.max(tl.where(known[None, :], scores, -1e38), 1))
+            less = tl.where(known[None, :], scores - peak[:, None], -1e38)
+            powers = tl.exp(less)
+            apart = tl.load(
+                distances + rows[:, None] * tokens + columns[None, :],
+                mask=inside[:, None] & known[None, :], other=0.0,
+            )  # fmt: skip
+            before = tl.where(total > 0, largest - peak, 0.0)  # how much the earlier scores are lower now
+            shrink = tl.where(total > 0, tl.exp(before), 0.0)
+            scored = shrink * (scored + before * total) + tl.sum(tl.where(powers > 0, powers * less, 0.0), 1)
+            total = shrink * total + tl.sum(powers, 1)
+            on_prefix = shrink * on_prefix + tl.sum(tl.where((columns < prefix)[None, :], powers, 0.0), 1)
+            weighed = shrink * weighed + tl.sum(powers * apart, 1)
+            largest = peak
+        sums += (tl.program_id(1).to(tl.int64) * tokens + rows) * 4
+        tl.store(sums, 1 - on_prefix / total, mask=inside)
+        tl.store(sums + 1, on_prefix / total, mask=inside)
+        tl.store(sums + 2, weighed / total, mask=inside)
+        tl.store(sums + 3, tl.log(total) - scored / total, mask=inside)
+
+    return triton.jit(inspect.unwrap(rows_of))  # without a wrapper that checks types
