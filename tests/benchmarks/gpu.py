@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 THREE = ("distance", "entropy", "prefix_mass")
 SURVEYS = {"distance": THREE[:1], "three": THREE, "five": (*THREE, "ledger", "lens")}
 TINY, BASE, LARGE = "vit_tiny_patch16_224", "vit_base_patch16_224", "vit_large_patch16_384"
-CASES = {TINY: 512, BASE: 256, LARGE: 64}  # architecture: images per pass, at most what `vitviz.survey` takes
-BATCHES = 3  # of a survey
+# architecture: images per pass, at most what `vitviz.survey` takes, and passes of a survey
+CASES = {TINY: (512, 8), BASE: (256, 8), LARGE: (64, 4)}
 # (architecture, precision, column): at most for ratios of time, at least for ratios of throughput
 LIMITS = {
     **{(name, kind, "traces"): 1.1 for name in (BASE, LARGE) for kind in ("float32", "bfloat16")},
@@ -162,17 +162,22 @@ def measured(architecture: str, precision: str, device: str, quick: bool) -> dic
 
     import vitviz
     from vitviz import analyses
+    from vitviz.engine.images.opening import open_image
+    from vitviz.engine.images.preprocess import prepare
 
     inspector = inspector_of(architecture, device, precision, quick)
-    count, size = 4 if quick else CASES[architecture], inspector.preprocessing.size
+    (count, batches), size = (4, 2) if quick else CASES[architecture], inspector.preprocessing.size
     drawn = np.random.default_rng(0)
     images = [drawn.integers(0, 255, (*size, 3), dtype=np.uint8) for _ in range(count)]
-    prepared = [inspector.forward.prepare(one, None)[0] for one in images]
+    prepared = [prepare(open_image(one), inspector.preprocessing, normalise=False) for one in images]
     pixels, model = inspector.forward.pixels(prepared), inspector.model
 
     def plain(some=pixels):
         with torch.no_grad():
             return model(some)
+
+    def uploaded():
+        return plain(inspector.forward.pixels(prepared))
 
     def traces():
         return inspector.batch(prepared, size, keep_on_device=True)
@@ -181,12 +186,20 @@ def measured(architecture: str, precision: str, device: str, quick: bool) -> dic
         trace = inspector.traces(prepared[:1], size, keep_on_device=True)[0]
         return trace, vitviz.logit_attribution(inspector, trace, 0), analyses.sweep(trace)
 
-    surveys = {name: surveyor(inspector, images * BATCHES, some, count) for name, some in SURVEYS.items()}
-    ways = {"plain": plain, "traces": traces, "alone": lambda: plain(pixels[:1]), "one": one, **surveys}
+    surveys = {name: surveyor(inspector, images * batches, some, count) for name, some in SURVEYS.items()}
+    ways = {
+        "plain": plain,
+        "uploaded": uploaded,
+        "traces": traces,
+        "alone": lambda: plain(pixels[:1]),
+        "one": one,
+        **surveys,
+    }
     taken = fastest(ways, device, 1 if quick else 3)
     row = {
-        "plain": count / taken["plain"], "traces": taken["traces"] / taken["plain"],
-        **{name: BATCHES * taken["plain"] / taken[name] for name in SURVEYS}, "one": taken["one"] / taken["alone"],
+        "plain": count / taken["plain"], "traces": taken["traces"] / taken["uploaded"],
+        **{name: batches * taken["plain"] / taken[name] for name in SURVEYS},
+        "one": taken["one"] / taken["alone"],
     }  # fmt: skip
     cpu, few, exact = inspector.on("cpu"), 2, precision == "float32"
     found = surveyor(inspector, images[:few], SURVEYS["five"], few)()
@@ -216,7 +229,9 @@ def main() -> int:
     torch.backends.cuda.matmul.allow_tf32 = False
     print(f"{device_name(torch.device(given.device))}, torch {torch.__version__}, timm {timm.__version__}")
     print(
-        "traces, one: times of the plain pass. Surveys: of the plain throughput. Memory: peak, allowed, GB."
+        "Plain: images/s of the model alone, its input on the device. Traces: times of a plain pass that, as"
+        " they do, begins with bytes on the host.\nSurveys: of the plain throughput. One image: times of its"
+        " plain pass. Memory: peak, allowed, GB."
     )
     columns = ("plain", "traces", *SURVEYS, "one", "differs", "kernel", "memory", "room")
     print(f"{'model':22} {'precision':9}" + "".join(f"{name:>10}" for name in columns), flush=True)

@@ -15,9 +15,11 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from vitviz.analyses.streaming import LOG2_E
 from vitviz.traces.trace import Attention
 
 ROWS, KEYS, WARPS = 64, 64, 4  # queries and keys of a block, and warps that compute it
@@ -26,7 +28,7 @@ PRECISIONS = {torch.float32: "tf32x3", torch.bfloat16: "ieee"}  # of products, a
 
 
 def applies(layers: Sequence[Attention]) -> bool:
-    """Return whether the kernel can compute these layers: on CUDA from Ampere on, without an additive bias."""
+    """Return whether the kernel can compute these layers: on CUDA from Ampere on, without a bias."""
     return (
         torch.cuda.is_available()
         and torch.cuda.get_device_capability() >= (8, 0)
@@ -58,13 +60,14 @@ def row_sums(
     shape, kernel = layers[0].q.shape, _kernel()
     *_, heads, tokens, dim = shape
     result = torch.empty(len(layers), *shape[:-1], 4, device=layers[0].q.device)
-    distances = distances.to(result).contiguous()
-    grid = (triton.cdiv(tokens, ROWS), shape[:-2].numel())
+    blocks = (triton.cdiv(tokens, ROWS), shape[:-2].numel())
+    below, right = blocks[0] * ROWS - tokens, -tokens % KEYS  # whole blocks need no mask
+    apart = F.pad(distances.to(result), (0, right, 0, below))
     with torch.cuda.device(result.device):
         for layer, sums in zip(layers, result, strict=True):
             q, k = (one if one.ndim == 4 else one.unsqueeze(0) for one in (layer.q, layer.k))
-            kernel[grid](
-                q, k, distances, sums, tokens, prefix, layer.scale, heads, dim,
+            kernel[blocks](
+                q, k, apart, sums, tokens, apart.shape[1], prefix, layer.scale * LOG2_E, heads, dim,
                 *q.stride()[:3], *k.stride()[:3], DIM=max(16, triton.next_power_of_2(dim)), ROWS=ROWS,
                 KEYS=KEYS, PRECISION=PRECISIONS[q.dtype], num_warps=WARPS,
             )  # fmt: skip
@@ -80,49 +83,43 @@ def _kernel():
     import triton.language as tl
 
     def rows_of(
-        queries, keys, distances, sums, tokens, prefix, scale, heads, dim, q_image, q_head, q_token, k_image,
-        k_head, k_token, DIM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+        queries, keys, distances, sums, tokens, width, prefix, factor, heads, dim, q_image, q_head, q_token,
+        k_image, k_head, k_token, DIM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+        PRECISION: tl.constexpr,
     ):  # fmt: skip
         image, head = tl.program_id(1) // heads, tl.program_id(1) % heads
-        rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-        dims, inside = tl.arange(0, DIM), (tl.program_id(0) * ROWS + tl.arange(0, ROWS)) < tokens
+        rows, dims = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, DIM)
         queries += image.to(tl.int64) * q_image + head * q_head
         keys += image.to(tl.int64) * k_image + head * k_head
-        q = tl.load(
-            queries + rows[:, None] * q_token + dims[None, :],
-            mask=inside[:, None] & (dims < dim)[None, :], other=0.0,
-        )  # fmt: skip
-        largest = tl.full([ROWS], -1e38, tl.float32)
+        inside = rows < tokens
+        q_mask = inside[:, None] & (dims < dim)[None, :]
+        q = tl.load(queries + rows[:, None] * q_token + dims[None, :], mask=q_mask, other=0.0)
+        distances += rows[:, None] * width + tl.arange(0, KEYS)[None, :]
+        largest = tl.full([ROWS], -1e30, tl.float32)
         total = tl.zeros([ROWS], tl.float32)
         on_prefix = tl.zeros([ROWS], tl.float32)
         weighed = tl.zeros([ROWS], tl.float32)
         scored = tl.zeros([ROWS], tl.float32)
         for first in range(0, tokens, KEYS):
             columns = first + tl.arange(0, KEYS)
-            known = columns < tokens
-            k = tl.load(
-                keys + columns[None, :] * k_token + dims[:, None],
-                mask=known[None, :] & (dims < dim)[:, None], other=0.0,
-            )  # fmt: skip
-            scores = tl.dot(q, k, input_precision=PRECISION) * scale
-            peak = tl.maximum(largest, tl.max(tl.where(known[None, :], scores, -1e38), 1))
-            less = tl.where(known[None, :], scores - peak[:, None], -1e38)
-            powers = tl.exp(less)
-            apart = tl.load(
-                distances + rows[:, None] * tokens + columns[None, :],
-                mask=inside[:, None] & known[None, :], other=0.0,
-            )  # fmt: skip
-            before = tl.where(total > 0, largest - peak, 0.0)  # how much the earlier scores are lower now
-            shrink = tl.where(total > 0, tl.exp(before), 0.0)
-            scored = shrink * (scored + before * total) + tl.sum(tl.where(powers > 0, powers * less, 0.0), 1)
+            k_mask = (columns < tokens)[None, :] & (dims < dim)[:, None]
+            k = tl.load(keys + columns[None, :] * k_token + dims[:, None], mask=k_mask, other=0.0)
+            scores = tl.dot(q, k, input_precision=PRECISION) * factor
+            scores = tl.where((columns < tokens)[None, :], scores, -1e30)
+            peak = tl.maximum(largest, tl.max(scores, 1))
+            less, before = scores - peak[:, None], largest - peak
+            powers, shrink = tl.exp2(less), tl.exp2(before)  # the earlier sums shrink as the peak rises
+            scored = shrink * (scored + before * total) + tl.sum(powers * less, 1)
             total = shrink * total + tl.sum(powers, 1)
-            on_prefix = shrink * on_prefix + tl.sum(tl.where((columns < prefix)[None, :], powers, 0.0), 1)
-            weighed = shrink * weighed + tl.sum(powers * apart, 1)
+            weighed = shrink * weighed + tl.sum(powers * tl.load(distances + first), 1)
+            on_prefix = shrink * on_prefix
+            if first < prefix:
+                on_prefix += tl.sum(tl.where((columns < prefix)[None, :], powers, 0.0), 1)
             largest = peak
         sums += (tl.program_id(1).to(tl.int64) * tokens + rows) * 4
         tl.store(sums, 1 - on_prefix / total, mask=inside)
         tl.store(sums + 1, on_prefix / total, mask=inside)
         tl.store(sums + 2, weighed / total, mask=inside)
-        tl.store(sums + 3, tl.log(total) - scored / total, mask=inside)
+        tl.store(sums + 3, (tl.log2(total) - scored / total) * 0.6931471805599453, mask=inside)  # ln 2
 
     return triton.jit(inspect.unwrap(rows_of))  # without a wrapper that checks types

@@ -88,15 +88,18 @@ class ForwardRunner:
             self._compare(batch, prepared[0], size)
         return replace(batch, deviation=self.deviation) if self.deviation else batch
 
-    def launch(self, prepared: list[Prepared], size: tuple[int, int]) -> tuple[TraceBatch, Tensor]:
+    def launch(
+        self, prepared: list[Prepared], size: tuple[int, int], stacked: Tensor | None = None
+    ) -> tuple[TraceBatch, Tensor]:
         """Begin the pass of `batch` with `keep_on_device`, without waiting for its numbers.
 
-        Also return a flag on the device, for `require_finite` once the host reads other results.
+        `stacked` are the images as `stack` returns them, if at hand. Also return a flag on the device, for
+        `require_finite` once the host reads other results.
         """
         hooked = self.placed.hooks.changes()
         if self.elsewhere is not None:
             return self.batch(prepared, size), torch.tensor(True)
-        batch, finite = self._record(prepared, size, True, None, hooked)
+        batch, finite = self._record(prepared, size, True, None, hooked, stacked=stacked)
         if not hooked:
             self._compare(batch, prepared[0], size)
         return replace(batch, deviation=self.deviation) if self.deviation else batch, finite
@@ -113,6 +116,7 @@ class ForwardRunner:
     def _record(
         self, prepared: list[Prepared], size: tuple[int, int], keep_on_device: bool,
         change: ModelChange | None, hooked: Mapping, edit: edits.Edit | None = None,
+        stacked: Tensor | None = None,
     ) -> tuple[TraceBatch, Tensor]:  # fmt: skip
         """Run one pass here; return its traces, checked to be true to the model, and whether all is finite.
 
@@ -122,7 +126,7 @@ class ForwardRunner:
         checking = size not in self.truthful
         with self._looking(size):
             model = placed.at(size)
-            pixels = self.pixels(prepared)
+            pixels = self.to_input(self.stack(prepared) if stacked is None else stacked)
             first, kept = checking, None if edit is None else edit.kept
             # Check the plain model, without hooks, experiments and edits.
             if checking and (hooked or change is not None or edit is not None):
@@ -167,17 +171,27 @@ class ForwardRunner:
         return readouts.readout_of(model, grid, self.placed.checkpoint.name)
 
     def pixels(self, prepared: list[Prepared]) -> Tensor:
+        """Return the model's input on its device."""
+        return self.to_input(self.stack(prepared))
+
+    def stack(self, prepared: list[Prepared]) -> Tensor:
+        """Return images as one tensor on the host, bytes channels last; for CUDA in pinned memory.
+
+        From pinned memory a copy runs while the host goes on.
+        """
+        images = [image.tensor for image in prepared]
+        if images[0].dtype == torch.uint8:  # decoded with channels last
+            images = [image.movedim(0, -1) for image in images]
+        shape, pinned = (len(images), *images[0].shape), torch.cuda.is_initialized()
+        return torch.stack(images, out=torch.empty(shape, dtype=images[0].dtype, pin_memory=pinned))
+
+    def to_input(self, stacked: Tensor) -> Tensor:
         """Return the model's input on its device, which normalises images of bytes."""
         device, kind = self.placed.device, DTYPES[self.placed.dtype]
-        images = [image.tensor for image in prepared]
-        if images[0].dtype != torch.uint8:
-            return torch.stack(images).to(device, kind)
-        # From pinned memory the copy runs while the host goes on. Bytes lie channels last, as decoded.
-        rows = [image.movedim(0, -1) for image in images]
-        shape, pinned = (len(rows), *rows[0].shape), device.type == "cuda"
-        stacked = torch.stack(rows, out=torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
-        there = stacked.to(device, non_blocking=pinned).movedim(-1, 1)
-        return normalised(there, self.placed.preprocessing).to(kind)
+        there = stacked.to(device, non_blocking=stacked.is_pinned())
+        if stacked.dtype == torch.uint8:
+            there = normalised(there.movedim(-1, 1), self.placed.preprocessing)
+        return there.to(kind)
 
     @in_float32()
     def watched(self, prepared: Prepared, size: Size, kept: tuple[int, ...] | None = None) -> edits.Outputs:

@@ -174,25 +174,40 @@ class Measurement:
         With `part`, a result has images of one part of so many images only. On a GPU the host reads the
         results of a batch while the device computes the next.
         """
-        bounded = part if any(isinstance(one, BatchMeasure) for one in self.measures) else None
-        runs = groupby(decoded, key=lambda one: one[0] // bounded if bounded else 0)
         waiting: deque[Callable[[], list[SurveyPart]]] = deque()
         start = time.perf_counter()
-        for _, images in runs:
-            while some := list(islice(images, self.batch.images)):
-                waited = Effort(decode=time.perf_counter() - start)
-                try:
-                    finish = partial(self._finish, some, part, self._launch(some, part))
-                except OutOfMemory as error:
-                    while waiting:  # frees the memory of the batch before
-                        yield from waiting.popleft()()
-                    finish = partial(self._halved, some, part, error)
-                waiting.append(partial(_with_effort, finish, waited))
-                if len(waiting) > self._overlapping:
+        for some, stacked in self._stacked(decoded, part if self._comparing else None):
+            waited = Effort(decode=time.perf_counter() - start)
+            try:
+                finish = partial(self._finish, some, part, self._launch(some, part, stacked))
+            except OutOfMemory as error:
+                while waiting:  # frees the memory of the batch before
                     yield from waiting.popleft()()
-                start = time.perf_counter()
+                finish = partial(self._halved, some, part, error)
+            waiting.append(partial(_with_effort, finish, waited))
+            if len(waiting) > self._overlapping:
+                yield from waiting.popleft()()
+            start = time.perf_counter()
         while waiting:
             yield from waiting.popleft()()
+
+    def _stacked(
+        self, decoded: Iterator[Decoded], part: int | None
+    ) -> Iterator[tuple[list[Decoded], torch.Tensor | None]]:
+        """Yield batches that end with each part of `part` images, for a GPU with the images as one tensor."""
+
+        def batches() -> Iterator[list[Decoded]]:
+            for _, images in groupby(decoded, key=lambda one: one[0] // part if part else 0):
+                while some := list(islice(images, self.batch.images)):
+                    yield some
+
+        def stack(some: list[Decoded]) -> tuple[list[Decoded], torch.Tensor | None]:
+            sound = [result for *_, result in some if not isinstance(result, str)]
+            return some, self.inspector.forward.stack(sound) if sound else None
+
+        if self._overlapping:
+            return compute_ahead(batches(), stack, depth=2, threads=1)
+        return ((some, None) for some in batches())
 
     @property
     def _overlapping(self) -> bool:
@@ -247,10 +262,12 @@ class Measurement:
             rest = rest[step:]
         return _with_effort(lambda: parts, Effort(failed=sound))
 
-    def _launch(self, decoded: Sequence[Decoded], part: int | None) -> Callable[[], list[SurveyPart]]:
+    def _launch(
+        self, decoded: Sequence[Decoded], part: int | None, stacked: torch.Tensor | None = None
+    ) -> Callable[[], list[SurveyPart]]:
         """Begin to measure a batch; the returned function waits for the results and returns them by part.
 
-        Both raise OutOfMemory if the batch does not fit.
+        `stacked` are the images as one tensor, if at hand. Both raise OutOfMemory if the batch does not fit.
         """
         skipped = [Skipped(i, item.name, result) for i, item, result in decoded if isinstance(result, str)]
         sound = [(index, item, result) for index, item, result in decoded if not isinstance(result, str)]
@@ -264,7 +281,7 @@ class Measurement:
             # MPS has no float64
             stays = device.type != "mps"
             batch, finite = (
-                forward.launch(prepared, self.size) if stays
+                forward.launch(prepared, self.size, stacked) if stays
                 else (forward.batch(prepared, self.size), torch.tensor(True))
             )  # fmt: skip
             watch.mark()
@@ -282,9 +299,10 @@ class Measurement:
                 arrived = arrive()
                 forward.require_finite(arrived.pop("finite"))
                 rows = self._rows(items, seen, arrived)
-                marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item in items if self._comparing]
-                asked = [one for one in self._comparing if len(batch) >= LEAST]
-                grams = tuple(one.together(batch, marks) for one in asked)
+                grams = ()
+                if (comparing := self._comparing) and len(batch) >= LEAST:
+                    marks = [hashlib.sha256(item.mark).hexdigest()[:16] for _, item in items]
+                    grams = tuple(one.together(batch, marks) for one in comparing)
             if not self._overlapping:
                 watch.mark()
             passed, *others = watch.seconds()
