@@ -15,6 +15,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +90,22 @@ def inspector_of(architecture: str, device: str, precision: str, quick: bool):
 
 
 def surveyor(inspector, images: Iterable, measures: tuple[str, ...], batch: int) -> Callable[[], Any]:
-    """Return a survey of images that are decoded already."""
+    """Return a survey of images that are decoded already, without the files that it writes."""
+    from vitviz.surveys.result import Survey
     from vitviz.surveys.rows import SurveyPart
-    from vitviz.surveys.run import measuring_of
+    from vitviz.surveys.run import PART, measuring_of
     from vitviz.surveys.sources import ImageList
 
     measuring = measuring_of(inspector, measures, None, batch, None)
+    begun = Survey.begun(inspector, measuring.measures, measuring.size, {})
     decoded = list(measuring.ahead(enumerate(ImageList(images))))
-    return lambda: SurveyPart.join(measuring.measured(iter(decoded)))
+
+    def survey() -> Any:
+        measured = measuring.measured(iter(decoded), PART)
+        parts = groupby(measured, key=lambda one: one.first // PART)
+        return begun.with_parts(SurveyPart.join(some) for _, some in parts)
+
+    return survey
 
 
 def kernel_error(batch) -> float:

@@ -7,7 +7,8 @@ attention) and z_i = sum_j exp(s_ij - m_i), and returns
     H_i = ln z_i - sum_j A_ij (s_ij - m_i).
 
 Products are computed in float32: of float32 factors by three TF32 products each, of bfloat16 factors exactly.
-`streaming.row_sums` computes the same by PyTorch where the kernel does not apply.
+`streaming.row_sums` computes the same by PyTorch where the kernel does not apply. The sums do not show
+anything by themselves: `distance` and `redundancy` interpret them.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,10 @@ from torch import Tensor
 from vitviz.analyses.streaming import LOG2_E
 from vitviz.traces.trace import Attention
 
-ROWS, KEYS, WARPS = 64, 64, 4  # queries and keys of a block, and warps that compute it
+ROWS, KEYS = 64, 32  # queries and keys of a block: the fastest of eight sizes on an H200
 LARGEST = 128  # numbers per head that fit into registers
-PRECISIONS = {torch.float32: "tf32x3", torch.bfloat16: "ieee"}  # of products, as Triton calls them
+# precision of products, as Triton calls it, and warps per block
+CONFIGURATIONS = {torch.float32: ("tf32x3", 2), torch.bfloat16: ("ieee", 4)}
 
 
 def applies(layers: Sequence[Attention]) -> bool:
@@ -34,7 +36,7 @@ def applies(layers: Sequence[Attention]) -> bool:
         and torch.cuda.get_device_capability() >= (8, 0)
         and find_spec("triton") is not None
         and all(
-            one.q.is_cuda and one.q.dtype in PRECISIONS and one.bias is None and one.q.shape[-1] <= LARGEST
+            one.q.is_cuda and one.q.dtype in CONFIGURATIONS and one.bias is None and one.q.shape[-1] <= LARGEST
             and one.q.stride(-1) == one.k.stride(-1) == 1 for one in layers
         )
     )  # fmt: skip
@@ -66,10 +68,11 @@ def row_sums(
     with torch.cuda.device(result.device):
         for layer, sums in zip(layers, result, strict=True):
             q, k = (one if one.ndim == 4 else one.unsqueeze(0) for one in (layer.q, layer.k))
+            precision, warps = CONFIGURATIONS[q.dtype]
             kernel[blocks](
                 q, k, apart, sums, tokens, apart.shape[1], prefix, layer.scale * LOG2_E, heads, dim,
                 *q.stride()[:3], *k.stride()[:3], DIM=max(16, triton.next_power_of_2(dim)), ROWS=ROWS,
-                KEYS=KEYS, PRECISION=PRECISIONS[q.dtype], num_warps=WARPS,
+                KEYS=KEYS, PRECISION=precision, num_warps=warps,
             )  # fmt: skip
     return result
 

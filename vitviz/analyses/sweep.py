@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from vitviz.analyses.distance import Distances, join_layer_readings, token_distances
+from vitviz.analyses import attention_kernel
+from vitviz.analyses.distance import Distances, distances, join_layer_readings, token_distances
 from vitviz.analyses.query import QueryToken, query_weights
 from vitviz.analyses.rollout import mix_step
 from vitviz.analyses.streaming import read_layer
@@ -47,8 +48,10 @@ def sweep(trace: Trace, query: QueryToken = "auto", residual: float = 0.5) -> Sw
     ([[0.125, 0.125, 0.125]], [[0.25, 0.25]])
     """
     vector, lengths, readings = query_weights(trace, query), token_distances(trace), []
+    apart = attention_kernel.applies(trace.layers)  # the kernel computes the distances of all layers
     for attention in reversed(trace.layers):
-        reading = read_layer(attention, trace.grid.prefix, lengths, vector)
+        reading = read_layer(attention, trace.grid.prefix, None if apart else lengths, vector)
         vector = mix_step(vector, reading.carried, residual)
         readings.insert(0, reading)
-    return Sweep(join_layer_readings(readings, lengths), trace.on_grid(vector.to(lengths)))
+    measured = distances(trace) if apart else join_layer_readings(readings, lengths)
+    return Sweep(measured, trace.on_grid(vector.to(lengths)))

@@ -106,11 +106,11 @@ def collect_refusals(rows: Iterable[Row], before: Mapping[str, Refusal] | None =
 
 @dataclass(frozen=True)
 class SurveyPart:
-    """Results of consecutive images of the source: one batch or several."""
+    """Results of consecutive images of the source: one batch, or several that `join` has joined."""
 
     rows: list[Row]
     skipped: list[Skipped]  # unreadable images in the same range
-    sums: Mapping[str, Moments] = field(default_factory=dict)
+    sums: Mapping[str, Moments] = field(default_factory=dict)  # by quantity; added by `join`
     grams: Sequence[Grams] = ()  # one per batch, if measured and the batch is large enough
     spreads: Mapping[str, Spread] = field(default_factory=dict)  # quantities with `across`
     effort: Effort = _NO_EFFORT  # not stored: of parts that this run has measured
@@ -140,15 +140,17 @@ def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
     Raises:
         VitvizError: If a measure returned different shapes for different images.
     """
-    result: dict[str, list[np.ndarray]] = {}
+    names: dict[str, None] = {}
     for row in rows:
-        for name, value in row.values.items():
-            result.setdefault(name, []).append(value)
-    for name, values in result.items():
+        names |= dict.fromkeys(row.values)
+    result = {}
+    for name in names:
+        values = [row.values[name] for row in rows if name in row.values]
         if len({value.shape for value in values}) > 1:
             advice = "a measure must return the same shape for every image"
             raise VitvizError(f"{name} has another shape for some images; {advice}.")
-    return {name: Moments.from_values(np.stack(values)) for name, values in result.items()}
+        result[name] = Moments.from_values(np.stack(values))
+    return result
 
 
 Decoded = tuple[int, SourceImage, Prepared | str]  # index, item, and the reason if the image is unreadable
@@ -165,7 +167,7 @@ class Measurement:
     batch: BatchSize
 
     def batches(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[SurveyPart]:
-        """Decode and measure (index, item) pairs; yield one part per batch."""
+        """Decode and measure (index, item) pairs; yield the results of each batch."""
         return self.measured(self.ahead(items))
 
     def measured(self, decoded: Iterator[Decoded], part: int | None = None) -> Iterator[SurveyPart]:
@@ -329,7 +331,7 @@ class Measurement:
         for image, ((index, item), label, answer) in enumerate(zip(items, seen.label, answers, strict=True)):
             absent = labelled if label is None else ()
             values = {name: value[image] for name, value in result.items() if name not in absent}
-            refused = {name: reason for name, reason in seen.refused.items() if name not in absent}
+            refused = {name: why for name, why in seen.refused.items() if name not in absent}
             if len(batched) < len(self.measures):
                 alone = MeasuredImage(self.inspector, batch[image], label, item.name, refused, asked)
                 for measure in (one for one in self.measures if one not in batched):
@@ -367,7 +369,7 @@ def _divided(
         for name in across:
             if values := [row.values.pop(name) for row in own if name in row.values]:
                 spreads[name] = Spread.from_values(np.stack(values))
-        result.append(SurveyPart(own, missing, moments_of(own), grams, spreads, effort))
+        result.append(SurveyPart(own, missing, {}, grams, spreads, effort))
         grams, effort = (), _NO_EFFORT
     return result
 

@@ -236,7 +236,7 @@ def surveying(
     sources.source_of(images if isinstance(images, list | tuple) else [])  # validates the set of images
     result = Survey.begun(inspector, measuring.measures, measuring.size, {})
     for one in measuring.batches(enumerate(sources.ImageList(images, by_path=False))):
-        result = result.grown(one)
+        result = result.grown(SurveyPart.join([one]))
         if result.images:
             yield result
     if result.left_out and not result.images:
