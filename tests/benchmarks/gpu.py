@@ -26,7 +26,7 @@ THREE = ("distance", "entropy", "prefix_mass")
 SURVEYS = {"distance": THREE[:1], "three": THREE, "five": (*THREE, "ledger", "lens")}
 TINY, BASE, LARGE = "vit_tiny_patch16_224", "vit_base_patch16_224", "vit_large_patch16_384"
 # architecture: images per pass, at most what `vitviz.survey` takes, and passes of a survey
-CASES = {TINY: (512, 8), BASE: (256, 8), LARGE: (64, 4)}
+CASES = {TINY: (512, 8), BASE: (256, 6), LARGE: (64, 3)}
 # (architecture, precision, column): at most for ratios of time, at least for ratios of throughput
 LIMITS = {
     **{(name, kind, "traces"): 1.1 for name in (BASE, LARGE) for kind in ("float32", "bfloat16")},
@@ -204,7 +204,7 @@ def measured(architecture: str, precision: str, device: str, quick: bool) -> dic
         "one": one,
         **surveys,
     }
-    taken = fastest(ways, device, 1 if quick else 3)
+    taken = fastest(ways, device, 1 if quick else 2)
     row = {
         "plain": count / taken["plain"], "traces": taken["traces"] / taken["uploaded"],
         **{name: batches * taken["plain"] / taken[name] for name in SURVEYS},

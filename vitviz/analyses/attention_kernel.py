@@ -31,14 +31,12 @@ CONFIGURATIONS = {torch.float32: ("tf32x3", 2), torch.bfloat16: ("ieee", 4)}
 
 def applies(layers: Sequence[Attention]) -> bool:
     """Return whether the kernel can compute these layers: on CUDA from Ampere on, without a bias."""
-    return (
-        torch.cuda.is_available()
-        and torch.cuda.get_device_capability() >= (8, 0)
-        and find_spec("triton") is not None
-        and all(
-            one.q.is_cuda and one.q.dtype in CONFIGURATIONS and one.bias is None and one.q.shape[-1] <= LARGEST
-            and one.q.stride(-1) == one.k.stride(-1) == 1 for one in layers
-        )
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+        return False
+    return find_spec("triton") is not None and all(
+        one.q.is_cuda and one.q.dtype in CONFIGURATIONS and one.bias is None
+        and one.q.shape[-1] <= LARGEST and one.q.stride(-1) == one.k.stride(-1) == 1
+        for one in layers
     )  # fmt: skip
 
 
