@@ -104,7 +104,7 @@ def survey(
     batch: Annotated[
         int | None,
         Option(
-            help="Most images per forward pass. Default: as many as fit into memory, up to 128 on a GPU and 8"
+            help="Most images per forward pass. Default: as many as fit into memory, up to 512 on a GPU and 8"
             " on a CPU.",
             min=1,
         ),

@@ -156,7 +156,7 @@ def survey(
             killed, the same call resumes.
         size: Input size in pixels, one number or (height, width): multiples of the patch. None for the
             checkpoint's own.
-        batch: Images per forward pass, at most. None for as many as fit into free memory, up to 128 on a GPU
+        batch: Images per forward pass, at most. None for as many as fit into free memory, up to 512 on a GPU
             and 8 on a CPU. Where memory runs out, batches are divided in half; `.about` reports the size.
         limit: Maximum number of images: the first ones, or a random sample if there is a `seed`.
         seed: Seed of the random sample of `limit` images.
