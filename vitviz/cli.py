@@ -39,7 +39,7 @@ DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:N or mps.")]
 PrecisionOption = Annotated[str, Option("--precision", "--dtype", help="float32, tf32 or bfloat16.")]
 WeightsOption = Annotated[Path | None, Option(help="Folder of your own checkpoints.")]
 SettingOption = Annotated[
-    list[str] | None, Option("--set", "-s", help="A setting, such as fusion=max; may be repeated.")
+    list[str] | None, Option("--set", "-s", help="A setting of the view, such as fusion=max. Repeatable.")
 ]
 
 # Written out, because help must not load torch. A test compares them with the registry.
@@ -51,66 +51,75 @@ PROGRESS = "{n_fmt} of {total_fmt} images, {rate_noinv_fmt}, {remaining} left"
 
 @program.command()
 def survey(
-    source: Annotated[str, Argument(metavar="SOURCE", help="Where the images are.")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="The images.")],
     out: Annotated[
-        Path, Option("--out", "-o", help="Folder for report, table and averages; a survey in it goes on.")
+        Path,
+        Option(
+            "--out",
+            "-o",
+            help="Folder for the report, table and averages. An unfinished survey in it is resumed.",
+        ),
     ],
     checkpoint: CheckpointOption = "vitviz-tiny",
     measure: Annotated[
-        list[str] | None, Option("--measure", "-m", help="May be repeated. Default: distance, prefix_mass.")
+        list[str] | None,
+        Option("--measure", "-m", help="What to measure. Repeatable. Default: distance and prefix_mass."),
     ] = None,
     limit: Annotated[
-        int | None, Option(help="Only so many images: the first, or with --seed drawn at random.", min=1)
+        int | None,
+        Option(help="Maximum number of images: the first ones, or a random sample with --seed.", min=1),
     ] = None,
-    seed: Annotated[
-        int | None, Option(help="Draws the --limit images at random, the same ones for the same seed.")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Seed of the random sample of --limit images.")] = None,
     classes: Annotated[
         Path | None,
-        Option(help="JSON: the source's class names in the checkpoint's order, or name: number or label."),
+        Option(
+            help="JSON file: a list of the source's class names in the checkpoint's order, or an object from"
+            " names to class numbers or labels."
+        ),
     ] = None,
     boxes: Annotated[
         Path | None,
         Option(
-            help="For trial: where the objects are, as JSON {picture: [[left, top, right, bottom]]} or a"
-            " folder of VOC's XML; adds pointing game and energy in the box."
+            help="For trial: object boxes, as JSON {image: [[left, top, right, bottom]]} or a folder of"
+            " Pascal VOC XML files. Adds the pointing game and the energy inside the box."
         ),
     ] = None,
     method: Annotated[
-        list[str] | None, Option(help="For trial: a method of vitviz.METHODS; may be repeated.")
+        list[str] | None, Option(help="For trial: a saliency method of vitviz.METHODS. Repeatable.")
     ] = None,
     patches_as: Annotated[
         list[str] | None,
         Option(
-            help="For trial: removed patches are dropped, mean, blur or black; may be repeated. Default:"
+            help="For trial: how patches are removed: dropped, mean, blur or black. Repeatable. Default:"
             " dropped."
         ),
     ] = None,
     steps: Annotated[
         int | None,
         Option(
-            help="For trial: steps of integrated_gradients. Default: doubled for each image until its map is"
+            help="For trial: steps of integrated_gradients. Default: doubled for each image until the map is"
             " stable.",
             min=1,
         ),
     ] = None,
     words: Annotated[
         Path | None,
-        Option(help="For words: sentences to choose from, one a line. Default: 200 plain words."),
+        Option(help="For words: text file with one sentence per line. Default: 200 common words."),
     ] = None,
     size: Annotated[
-        int | None, Option(help="Side of the model's input in pixels. Default: as trained.", min=1)
+        int | None,
+        Option(help="Input size in pixels. Default: the size that the model was trained at.", min=1),
     ] = None,
     batch: Annotated[
         int | None,
         Option(
-            help="Most images per forward pass. Default: as many as fit into memory, up to 512 on a GPU and 8"
-            " on a CPU.",
+            help="Maximum images per forward pass. Default: as many as fit into memory, up to 512 on a GPU"
+            " and 8 on a CPU.",
             min=1,
         ),
     ] = None,
     workers: Annotated[
-        int, Option(help="Ray's actors that share the images; needs vitviz[cluster].", min=0)
+        int, Option(help="Number of Ray actors that share the images; requires vitviz[cluster].", min=0)
     ] = 0,
     device: DeviceOption = "auto",
     dtype: PrecisionOption = "float32",
@@ -119,10 +128,10 @@ def survey(
         bool, Option("--json", help="Print averages and settings as JSON; progress goes to stderr.")
     ] = False,
 ) -> None:
-    """Averages over pictures, with standard errors, a row a picture and a report.
+    """Measure a set of images: averages with standard errors, one row per image, and a report.
 
-    SOURCE is a folder of pictures, a folder with one folder a class, a list in .csv or .parquet (columns path
-    and label), a webdataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set of the hub.
+    SOURCE is a folder of images, a folder with one subfolder per class, a list in .csv or .parquet (columns
+    path and label), a WebDataset .tar or a folder of them, or hf:NAME[:SPLIT] for a data set on the Hub.
 
     \b
     Examples:
@@ -130,22 +139,22 @@ def survey(
       vitviz survey imagenet/val --checkpoint vit_base_patch16_224 \\
           --measure distance --measure accuracy --limit 1000 --seed 0 --out report/
 
-    Ended at any moment, the same command goes on where it was. Pictures that cannot be read are listed in
+    If the command is interrupted, run it again to continue. Images that cannot be read are listed in
     skipped.csv.
 
     \b
     Measures:
-      distance     how far each head looks, in pixels (figure 7 right of the paper)
-      prefix_mass  the attention that each head spends on class token and registers
-      entropy      how many tokens each head spreads over, in nats
-      skip         how much longer the skip is than the branch beside it, by layer
-      similarity   how alike the tokens of any two depths are (CKA)
-      ledger       each head's and MLP's share of the answer's logit
-      lens         by depth, how often the answer is there already
-      accuracy     how often the answer is right; needs labels
-      trial        how well maps of relevance predict what the model loses, beside chance
-      smallest_part  with how many edges the prediction is preserved, by share and at random
-      words        what each head writes, in words; for CLIP, SigLIP and their kin
+      distance     attention distance of each head, in pixels (figure 7 right of the paper)
+      prefix_mass  attention of the patches to class token and registers, by head
+      entropy      entropy of each head's attention, in nats
+      skip         length of the skip connection relative to each branch, by layer
+      similarity   similarity of the representations of any two depths (CKA)
+      ledger       contribution of each head and MLP to the prediction's logit
+      lens         how often the logit lens already has the final prediction, by depth
+      accuracy     how often the prediction is correct; needs labels
+      trial        faithfulness of saliency maps, compared with chance
+      smallest_part  how many edges preserve the prediction, largest first and at random
+      words        what each head writes, in words; for CLIP, SigLIP and similar models
     """
     unknown = [name for name in measure or () if name not in MEASURES]
     if unknown:  # before torch is imported and a checkpoint is loaded
@@ -169,7 +178,7 @@ def survey(
                 source, inspector, measures, out=out, classes=meant, progress=tell, **asked
             )
     except KeyboardInterrupt:
-        print(f"Stopped. What is done lies in {out}; the same command goes on.", file=sys.stderr)
+        print(f"Stopped. Finished parts are in {out}; run the same command to continue.", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(summary_of(result), indent=1, ensure_ascii=False))
@@ -189,7 +198,7 @@ def _measures(
     details = [name for name, value in given.items() if value]
     if "trial" not in names:
         if details:
-            raise VitvizError(f"{details[0]} belongs to the measure trial; ask for it with --measure trial.")
+            raise VitvizError(f"{details[0]} applies to the measure trial only; add --measure trial.")
         return list(names)
     from vitviz.surveys.labels import Boxes
     from vitviz.surveys.measures.trial import FaithfulnessMeasure
@@ -208,7 +217,7 @@ def _with_sentences(inspector, measures: list, words: Path | None):
     """
     if "words" not in measures:
         if words:
-            raise VitvizError("--words belongs to the measure words; ask for it with --measure words.")
+            raise VitvizError("--words applies to the measure words only; add --measure words.")
         return inspector
     if words is None and inspector.classes is not None:
         return inspector
@@ -242,30 +251,30 @@ def _classes(path: Path | None):
 
 @program.command()
 def figure(
-    view: Annotated[str, Argument(metavar="VIEW", help="Which view.")],
-    picture: Annotated[str, Argument(metavar="[PICTURE]", help="A file, or a sample's name.")] = "",
+    view: Annotated[str, Argument(metavar="VIEW", help="The view.")],
+    picture: Annotated[str, Argument(metavar="[IMAGE]", help="An image file, or the name of a sample.")] = "",
     out: Annotated[Path | None, Option(
-        "--out", "-o", help="A .svg, .pdf or .png; the caption goes beside it.")] = None,
+        "--out", "-o", help="A .svg, .pdf or .png file. The caption is saved beside it as text.")] = None,
     checkpoint: CheckpointOption = "vitviz-tiny",
     given: SettingOption = None,
-    width: Annotated[float | None, Option(help="Width in mm, 40 to 400. Default: what it needs.")] = None,
-    dpi: Annotated[int, Option(help="Of a PNG: 150, 300 or 600.")] = 300,
-    detail: Annotated[bool, Option("--detail", help="With what stands beside the figure.")] = False,
-    dark: Annotated[bool, Option("--dark", help="Light on dark instead of dark on white.")] = False,
+    width: Annotated[float | None, Option(help="Width in mm, 40 to 400. Default: by view.")] = None,
+    dpi: Annotated[int, Option(help="Resolution of a PNG: 150, 300 or 600.")] = 300,
+    detail: Annotated[bool, Option("--detail", help="Include the panels beside the main figure.")] = False,
+    dark: Annotated[bool, Option("--dark", help="Light on a dark background.")] = False,
     language: Annotated[str, Option(help="en, zh-CN or ko.")] = "en",
-    size: Annotated[int | None, Option(help="Side of the model's input in pixels.", min=1)] = None,
-    without: Annotated[str, Option(help='What is taken away, such as "heads=8.2 patches=0.17".')] = "",
+    size: Annotated[int | None, Option(help="Input size in pixels.", min=1)] = None,
+    without: Annotated[str, Option(help='What to ablate, such as "heads=8.2 patches=0.17".')] = "",
     strokes: Annotated[str, Option(
-        help='What is painted over it first, such as "brush.mean_60.100.80 rotate_10".')] = "",
-    second: Annotated[str, Option(help="Of compared: the checkpoint beside it, by its name.")] = "",
+        help='Edits of the image, such as "brush.mean_60.100.80 rotate_10".')] = "",
+    second: Annotated[str, Option(help="For compared: the name of the second checkpoint.")] = "",
     device: DeviceOption = "auto",
     weights: WeightsOption = None,
 ) -> None:  # fmt: skip
-    """Draw one view of one image as SVG, PDF or PNG for print; the caption goes beside it as text.
+    """Draw one view of one image as SVG, PDF or PNG for print, with the caption as a text file.
 
-    VIEW is a view's name in the page's links, such as rollout, or explorer for attention; any other is
-    answered with the list of all. PICTURE is a file, or the name of a sample such as chelsea; filters,
-    positions and compared, which is over parts of the sample photographs, need none.
+    VIEW is the view's name in the links of the page, such as rollout, or explorer for attention; an unknown
+    name is answered with the list of views. IMAGE is a file or the name of a sample, such as chelsea. The
+    views filters, positions and compared need no image.
 
     \b
     Examples:
@@ -273,8 +282,8 @@ def figure(
       vitviz figure explorer chelsea --set layer=3 --set head=2 --detail -o attention.pdf
       vitviz figure filters -c vit_base_patch16_224 --width 86 --dpi 600 -o filters.png
 
-    Settings are those of the page, by the names in its links; layers and heads count from 1, patches from 0.
-    Without -o the file lies in this folder, named by view, checkpoint and settings.
+    Settings have the names that they have in the links of the page; layers and heads count from 1, patches
+    from 0. Without -o the file is saved in the current folder and named by view, checkpoint and settings.
     """
     import vitviz
 
@@ -341,21 +350,23 @@ def _photo(picture: str):
 @program.command()
 def video(
     source: Annotated[Path, Argument(metavar="SOURCE", help="The video.")],
-    out: Annotated[Path, Option("--out", "-o", help="A .mp4, .gif or .csv.")],
-    view: Annotated[str, Option(help="Which view, by its name in the page's links.")] = "rollout",
+    out: Annotated[Path, Option("--out", "-o", help="A .mp4, .gif or .csv file.")],
+    view: Annotated[str, Option(help="The view, by its name in the links of the page.")] = "rollout",
     checkpoint: CheckpointOption = "vitviz-tiny",
     given: SettingOption = None,
-    start: Annotated[float, Option(help="The second to begin at.")] = 0.0,
-    stop: Annotated[float | None, Option(help="The second to stop before.")] = None,
-    step: Annotated[int, Option(help="Every so many frames.")] = 1,
-    most_seconds: Annotated[float, Option(help="The longest that is taken on.")] = 60.0,
-    most_frames: Annotated[int, Option(help="The most frames that are taken on.")] = 1_000,
-    width: Annotated[int, Option(help="Width of a video, 320 to 1920 pixels.")] = 960,
+    start: Annotated[float, Option(help="Start time in seconds.")] = 0.0,
+    stop: Annotated[float | None, Option(help="End time in seconds.")] = None,
+    step: Annotated[int, Option(help="Use every STEP-th frame.", metavar="STEP")] = 1,
+    most_seconds: Annotated[float, Option(help="Refuse a longer video, in seconds.")] = 60.0,
+    most_frames: Annotated[int, Option(help="Refuse more frames.")] = 1_000,
+    width: Annotated[int, Option(help="Width of the video in pixels, 320 to 1920.")] = 960,
     device: DeviceOption = "auto",
     weights: WeightsOption = None,
 ) -> None:
-    """A view of every frame of a video, as a film (.mp4, .gif) or a table (.csv: a row a frame with its
-    number, time, answer, probability or value, and flicker, the map's mean change from the frame before).
+    """Draw a view of every frame of a video, as a video (.mp4, .gif) or a table (.csv).
+
+    The table has one row per frame: number, time, prediction, probability or value, and flicker, the mean
+    change of the map since the frame before.
 
     SOURCE is an MP4, MOV, WebM, MKV, AVI, GIF or animated WebP file.
 
@@ -399,18 +410,18 @@ def video(
 
 @program.command()
 def check(
-    checkpoint: Annotated[str, Argument(metavar="MODEL", help="Name, folder or file.")],
+    checkpoint: Annotated[str, Argument(metavar="MODEL", help="A checkpoint's name, folder or file.")],
     folder: Annotated[str, Argument(
-        metavar="[FOLDER]", help="Where the images are, as for survey. Default: the samples.")] = "",
+        metavar="[FOLDER]", help="The images, as for survey. Default: the samples.")] = "",
     out: Annotated[Path | None, Option("--out", "-o", help="An .html file for the report.")] = None,
-    method: Annotated[str, Option(help="The saliency method that is checked.")] = "frozen",
-    limit: Annotated[int, Option(help="Number of images; more are thinned out evenly.", min=1)] = 8,
+    method: Annotated[str, Option(help="The saliency method to check.")] = "frozen",
+    limit: Annotated[int, Option(help="Maximum number of images, taken evenly from the source.", min=1)] = 8,
     device: DeviceOption = "auto",
     dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
-    as_json: Annotated[bool, Option("--json", help="Print a list of objects, serious ones first.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print a JSON list of findings, serious ones first.")] = False,
 ) -> None:  # fmt: skip
-    """Checks a model for faults that make maps and predictions wrong; see docs/check.md.
+    """Check a model for faults that make maps and predictions wrong; see docs/check.md.
 
     Findings are printed as they come; Ctrl-C ends the check. The exit status is 1 if a finding is serious.
 
@@ -439,14 +450,14 @@ def check(
 
 @program.command()
 def checkpoints(
-    search: Annotated[str, Argument(help="Only names that hold this.")] = "",
+    search: Annotated[str, Argument(help="Part of the name.")] = "",
     here: Annotated[
-        bool, Option("--here", help="Only those on this machine, which need no network.")
+        bool, Option("--here", help="Only checkpoints on this machine, which need no network.")
     ] = False,
     weights: WeightsOption = None,
-    as_json: Annotated[bool, Option("--json", help="Print a list of objects.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
-    """Lists the checkpoints: shipped, your own, and timm's on the hub.
+    """List the checkpoints: shipped, your own, and those of timm on the Hub.
 
     \b
     Examples:
@@ -472,7 +483,7 @@ def checkpoints(
         millions = f"{one.parameters / 1e6:.1f} M" if one.parameters else ""
         print("  ".join(filter(None, (one.name, size, millions, one.trained_on, place))))
     if not result:
-        print(f"No checkpoint's name holds {quoted(search)}." if search else "There are no checkpoints.")
+        print(f"No checkpoint has {quoted(search)} in its name." if search else "There are no checkpoints.")
 
 
 _OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -63,7 +63,7 @@ def test_defaults_are_passed_to_survey(run_survey, tmp_path):
 
 def test_interrupted_survey_reports_how_to_resume(run_survey, tmp_path):
     status, told, *_ = run_survey("photos", "--out", tmp_path, ends=KeyboardInterrupt())
-    assert status == 130 and f"What is done lies in {tmp_path}; the same command goes on." in told
+    assert status == 130 and f"Finished parts are in {tmp_path}; run the same command to continue." in told
 
 
 def test_classes_that_are_neither_list_nor_object_are_rejected(run_survey, tmp_path):

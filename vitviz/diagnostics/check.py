@@ -88,7 +88,7 @@ def check(
         images: A folder or another source as for `vitviz.survey`, or a list of images; labels of a folder of
             classes are used. None for the sample images that come with vitviz.
         method: The saliency method that is checked, one of `vitviz.METHODS`.
-        limit: Number of images; more are thinned out evenly.
+        limit: Maximum number of images, taken evenly from the source.
         on_finding: Called with every finding as it comes; False ends the check.
 
     Returns:

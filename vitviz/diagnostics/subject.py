@@ -37,7 +37,7 @@ class CheckedImage:
 
 
 def images_of(inspector: Inspector, images: Any, limit: int = LIMIT) -> list[CheckedImage]:
-    """Return the images of the check: a source of a survey, evenly thinned out to `limit`, or the samples.
+    """Return the images of the check: at most `limit`, taken evenly from a survey's source, or the samples.
 
     Raises:
         VitvizError: The source has no image.

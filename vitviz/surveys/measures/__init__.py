@@ -22,7 +22,7 @@ from vitviz.traces.trace import Trace, TraceBatch, copy_to_cpu
 
 class DistanceMeasure:
     name = "distance"
-    says = "how far each head looks, in pixels of the model's input (figure 7 right)"
+    says = "attention distance of each head, in pixels of the model's input (figure 7 right)"
     quantities = (
         Quantity("distance", "layer head", "Attention distance", "px"),
         Quantity("renormalised", "layer head", "Attention distance, rows renormalised over patches", "px"),
@@ -40,13 +40,13 @@ class DistanceMeasure:
 
 class PrefixMassMeasure(DistanceMeasure):
     name = "prefix_mass"
-    says = "the share of the patches' attention that goes to prefix tokens, by head"
+    says = "share of the patches' attention that goes to prefix tokens, by head"
     quantities = (Quantity("prefix_mass", "layer head", "Attention on prefix tokens", "share, 0 to 1"),)
 
 
 class EntropyMeasure:
     name = "entropy"
-    says = "the entropy of each head's attention, mean over all queries, in nats"
+    says = "entropy of each head's attention, mean over all queries, in nats"
     quantities = (Quantity("entropy", "layer head", "Entropy of attention, all queries", "nats"),)
     batched = True
 
@@ -64,7 +64,7 @@ TITLE = "Length of skip over {branch}, {tokens}"
 class SkipMeasure:
     name = "skip"
     says = (
-        "how long the skip connection is beside each branch, by layer: mean of the patches, and class token"
+        "length of the skip connection relative to each branch, by layer: mean over patches, and class token"
     )
     quantities = tuple(
         Quantity(f"{branch}_{tokens}", "layer", TITLE.format(branch=said, tokens=of), "ratio")
@@ -92,7 +92,7 @@ class SkipMeasure:
 
 class SimilarityMeasure:
     name = "similarity"
-    says = "how alike the images are at every depth, for vitviz.cka; four or more in a batch"
+    says = "similarities between the images at every depth, for vitviz.cka; four or more images per batch"
     quantities: tuple[Quantity, ...] = ()
     batched = True
 
@@ -115,14 +115,16 @@ class AttributionMeasure:
 
     name = "ledger"
     says = (
-        "each head's and MLP's share of the answer's logit, in logits; of a softmax, and of given classes,"
-        " against the mean class"
+        "contribution of each head and MLP to the prediction's logit; for a softmax and for given classes,"
+        " relative to the mean over classes"
     )
     quantities = (
-        Quantity("heads", "layer head", "Heads' shares of the answer", "logits"),
-        Quantity("mlps", "layer", "MLPs' shares of the answer", "logits"),
-        Quantity("rest", "", "What entered the first block, and all biases", "logits"),
-        Quantity("answer", "", "The answer's logit (of a softmax: less the mean over classes)", "logits"),
+        Quantity("heads", "layer head", "Contributions of heads to the prediction's logit", "logits"),
+        Quantity("mlps", "layer", "Contributions of MLPs to the prediction's logit", "logits"),
+        Quantity("rest", "", "Contribution of the input of block 1 and of all biases", "logits"),
+        Quantity(
+            "answer", "", "Logit of the prediction (for a softmax: minus the mean over classes)", "logits"
+        ),
     )
 
     batched = True
@@ -145,10 +147,10 @@ class AttributionMeasure:
 
 class LogitLensMeasure:
     name = "lens"
-    says = "by depth, how often the lens names the final answer, and where labels are known the true class"
+    says = "how often the logit lens has the final prediction, by depth, and with labels the true class"
     quantities = (
-        Quantity("agrees", "layer", "The lens names the final answer", "share of pictures"),
-        Quantity("correct", "layer", "The lens names the true class", "share of pictures", labelled=True),
+        Quantity("agrees", "layer", "The logit lens has the final prediction", "share of images"),
+        Quantity("correct", "layer", "The logit lens has the true class", "share of images", labelled=True),
     )
     batched = True
 
@@ -166,10 +168,10 @@ class LogitLensMeasure:
 
 class AccuracyMeasure:
     name = "accuracy"
-    says = "how often the model's answer, or one of its first five, is the true class; needs labels"
+    says = "how often the prediction, or one of the five most probable classes, is correct; needs labels"
     quantities = (
-        Quantity("first", "", "The answer is the true class", "share of pictures", labelled=True),
-        Quantity("first_five", "", "The true class is among the first five", "share of pictures",
+        Quantity("first", "", "The prediction is the true class", "share of images", labelled=True),
+        Quantity("first_five", "", "The true class is among the five most probable", "share of images",
                  labelled=True),
         # NaN for independent sigmoids
         Quantity("loss", "", "Cross-entropy of the true class", "nats", labelled=True),
@@ -198,8 +200,8 @@ class AccuracyMeasure:
 
 
 SEVERAL = (
-    "It is the loss of one class among others, and each class of this model has a sigmoid of its own: which"
-    " others are true is not known."
+    "Each class of this model has its own sigmoid, and it is not known which other classes are true for the"
+    " image, so there is no cross-entropy."
 )
 
 
@@ -213,7 +215,7 @@ def _predicting(trace: Trace | TraceBatch) -> HeadType:
 class WordsMeasure:
     name = "words"
     says = "what each head writes, for vitviz.heads_in_words; needs sentences as classes"
-    quantities = (Quantity("written", "layer head feature", "What each head writes", "cosine", across=True),)
+    quantities = (Quantity("written", "layer head feature", "Output of each head", "cosine", across=True),)
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
@@ -230,7 +232,7 @@ class WordsMeasure:
         return {"written": analyses.head_features(ledger)}
 
 
-_ORDERS = (("share", "by the largest share"), ("random", "at random"))
+_ORDERS = (("share", "largest first"), ("random", "at random"))
 
 
 class SufficientEdgesMeasure:
@@ -241,17 +243,17 @@ class SufficientEdgesMeasure:
     """
 
     name = "smallest_part"
-    says = "with how many edges the prediction is preserved, of sizes tried by share and at random; expensive"
+    says = "how many edges preserve the prediction, largest first and at random; expensive"
     quantities = (
         *(Quantity(f"margin_by_{one}", "kept", f"Margin with few edges, {says}", "logits")
           for one, says in _ORDERS),
-        *(Quantity(f"stands_by_{one}", "kept", f"Prediction preserved, edges {says}", "share of pictures")
+        *(Quantity(f"stands_by_{one}", "kept", f"Prediction preserved, edges {says}", "share of images")
           for one, says in _ORDERS),
-        Quantity("smallest_preserving", "", "The smallest tried part that preserves the prediction",
+        Quantity("smallest_preserving", "", "Smallest tried part that preserves the prediction",
                  "share of edges"),
-        Quantity("preserving_from", "", "From here on every tried part preserves the prediction",
+        Quantity("preserving_from", "", "Size from which every tried part preserves the prediction",
                  "share of edges"),
-        Quantity("tried", "", "Parts tried, by the largest share", "sizes"),
+        Quantity("tried", "", "Parts tried, largest first", "sizes"),
     )  # fmt: skip
 
     def of(self, seen: MeasuredImage):

@@ -99,8 +99,8 @@ class FaithfulnessMeasure:
         result = [
             Quantity("most", "protocol method score", "Area, most relevant removed first", "score"),
             Quantity("least", "protocol method score", "Area, least relevant removed first", "score"),
-            Quantity("ahead", "protocol method other score", "Gap of one method less the other's", "score"),
-            Quantity("alike", "method", "Rank correlation of the maps of the two likeliest classes", ""),
+            Quantity("ahead", "protocol method other score", "Gap of one method minus the other's", "score"),
+            Quantity("alike", "method", "Rank correlation of the maps of the two most probable classes", ""),
         ]
         if self.saco:
             result.append(Quantity("saco", "protocol method", "SaCo", ""))
@@ -108,8 +108,13 @@ class FaithfulnessMeasure:
             result += [Quantity(*one) for one in INTEGRATED]
         if self.boxes:
             result += [
-                Quantity("hit", "method", "The largest patch lies in the object's box", "share of pictures"),
-                Quantity("energy", "method", "Share of what is positive in the object's box", "share"),
+                Quantity(
+                    "hit",
+                    "method",
+                    "The patch with the largest value is in the object's box",
+                    "share of images",
+                ),
+                Quantity("energy", "method", "Share of the positive values in the object's box", "share"),
                 Quantity("box", "", "Share of the image that the box covers", "share"),
             ]
         return tuple(result)
