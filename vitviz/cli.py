@@ -419,7 +419,7 @@ def check(
     device: DeviceOption = "auto",
     dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
-    as_json: Annotated[bool, Option("--json", help="Print a JSON list of findings, serious ones first.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print a JSON list, serious findings first.")] = False,
 ) -> None:  # fmt: skip
     """Check a model for faults that make maps and predictions wrong; see docs/check.md.
 

@@ -132,7 +132,7 @@ def test_report_works_offline_and_is_complete(survey_and_folder, inspector):
         "1 could not be read",
         inspector.checkpoint.identity.digest,
         "=<b>&.jpg",
-        "Surest errors",
+        "Most confident errors",
         "damaged.jpg",
         "Confusions",
     ):

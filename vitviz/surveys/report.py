@@ -118,7 +118,7 @@ def summary_of(survey: Survey) -> dict[str, Any]:
 
 def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> str:
     """Return the report as HTML. Image names and labels are untrusted and therefore escaped."""
-    one = "one picture" if survey.images == 1 else f"{survey.images} pictures"
+    one = "one image" if survey.images == 1 else f"{survey.images} images"
     title = f"vitviz survey: {survey.checkpoint}, {one}"
     each = survey.quantities.items()
     left_out = f"; {survey.left_out} could not be read and were left out" if survey.left_out else ""
@@ -132,10 +132,10 @@ def page_of(survey: Survey, quantiles: Mapping[str, np.ndarray], table: str) -> 
         _words_section(survey),
         _mistakes_section(survey),
         _skipped_section(survey),
-        "<h2>How it was made</h2>",
+        "<h2>Settings</h2>",
         _table(("", ""), [(name, _cell_text(value)) for name, value in survey.about.items()]),
-        "<p><small>source_sha256 is of names, labels and sizes in the source's order, not of the pixels;"
-        " checkpoint_sha256 is of the weights and their configuration.</small></p>",
+        "<p><small>source_sha256 covers names, labels and file sizes in the source's order, not pixels;"
+        " checkpoint_sha256 covers the weights and their configuration.</small></p>",
     ]
     head = f"{HEAD}<title>{_text(title)}</title><style>{STYLE}</style>"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
@@ -165,7 +165,7 @@ def _numbers_table(survey: Survey) -> str:
     ):
         mean = f"{float(sums.mean):.5g} ± {float(sums.error):.2g}"
         rows.append((what.title, mean, what.unit, sums.count))
-    return _table(("", "mean", "unit", "pictures"), rows) if rows else ""
+    return _table(("", "mean", "unit", "images"), rows) if rows else ""
 
 
 def _ranking_section(survey: Survey) -> str:
@@ -174,13 +174,13 @@ def _ranking_section(survey: Survey) -> str:
         return ""
     from vitviz.analyses.faithfulness.ranking import HEAD, faithfulness_measure, ranking_table, refusal_texts
 
-    of = "value over the share of patches removed"
+    of = "value over the share of removed patches"
     if survey.head_type != "value":
-        of = "probability over the share of patches removed, in %"
+        of = "probability over the share of removed patches, in %"
     said = (
-        f"<p>Areas of the answer's {of}, ± standard errors. Methods that share a rank cannot be told apart:"
-        " a method's rank is 1 plus the number of methods that are ahead of it by more than two standard"
-        " errors of the difference, compared image by image.</p>"
+        f"<p>Area under the prediction's {of}, ± standard errors. A method's rank is 1 plus the number of"
+        " methods that are ahead of it by more than two standard errors of the difference, compared image by"
+        " image. Methods of one rank do not differ by more than that.</p>"
     )
     said += "".join(f"<p>{_text(sentence)}</p>" for sentence in refusal_texts(survey))
     result = ""
@@ -195,8 +195,8 @@ def _words_section(survey: Survey) -> str:
     if survey.words is None:
         return ""
     said = (
-        "<p>The words whose directions hold most of the variance of what a head writes into the embedding,"
-        " with their shares of it; heads that vary most first, by their standard deviation in cosines.</p>"
+        "<p>The words whose directions explain most of the variance of a head's output in the embedding, with"
+        " their shares of it. Heads are sorted by the standard deviation of their output, in cosines.</p>"
     )
     rows = survey.words.said()
     return f"<h2>Heads in words</h2>{said}{_table(('head', 'deviation', 'words'), rows)}"
@@ -210,7 +210,7 @@ def _mistakes_section(survey: Survey) -> str:
 
     name = survey.label_of
     common = [(*map(name, pair), count) for pair, count in result.confusions.most_common(CONFUSIONS)]
-    columns = ("picture", "true class", "answer", "probability", "of the true class")
+    columns = ("image", "true class", "prediction", "probability", "of the true class")
 
     def row_text(row: Row) -> tuple[str, ...]:
         return row.name, name(row.label), name(row.answer), f"{row.probability:.1%}", f"{row.of_label:.1%}"
@@ -219,16 +219,16 @@ def _mistakes_section(survey: Survey) -> str:
     said = f"<h2>Mistakes</h2><p>{right} labelled images are classified correctly.</p>"
     if not common:
         return said
-    said += "<h3>Confusions</h3>" + _table(("true class", "answer", "pictures"), common)
-    said += "<h3>Surest errors</h3>" + _table(columns, map(row_text, result.surest))
-    return said + "<h3>Nearest misses</h3>" + _table(columns, map(row_text, result.nearest))
+    said += "<h3>Confusions</h3>" + _table(("true class", "prediction", "images"), common)
+    said += "<h3>Most confident errors</h3>" + _table(columns, map(row_text, result.surest))
+    return said + "<h3>Closest errors</h3>" + _table(columns, map(row_text, result.nearest))
 
 
 def _skipped_section(survey: Survey) -> str:
     """Return the HTML section that lists up to SHOWN skipped images; "" if none was skipped."""
     if not survey.left_out:
         return ""
-    more = f"<p>The first {SHOWN}; all are in skipped.csv.</p>" if survey.left_out > SHOWN else ""
+    more = f"<p>The first {SHOWN}; skipped.csv lists all.</p>" if survey.left_out > SHOWN else ""
     rows = [(one.name, one.reason) for one in survey.skipped[:SHOWN]]
     return f"<h2>Skipped</h2>{more}{_table(('image', 'reason'), rows)}"
 
