@@ -128,7 +128,7 @@ def test_report_works_offline_and_is_complete(survey_and_folder, inspector):
     assert not re.search(r"url\(|@import|https?:", text)
     assert page.tags.count("svg") == 4 and page.tags.count("title") == 1 + 2 * 24 + 2 * 9
     for said in (
-        "10 pictures",
+        "10 images",
         "1 could not be read",
         inspector.checkpoint.identity.digest,
         "=<b>&.jpg",
