@@ -114,7 +114,7 @@ def brightness_range(page, view: str, patch: int) -> float:
 
 def test_dropped_patches_are_hatched_and_painted_patches_uniform(open_page):
     page = open_page("?sample=chelsea&tab=explorer&without=patches%3D62.63.76.77", wait=False)
-    ready(page, "explorer")
+    dropped = ready(page, "explorer")
     expect(page.locator("#vitviz-explorer .vv-framed")).to_be_visible()
     assert brightness_range(page, "explorer", 62) > 60, "the patch is not hatched"
     open_tab(page, "Patches")
@@ -126,6 +126,8 @@ def test_dropped_patches_are_hatched_and_painted_patches_uniform(open_page):
     page.wait_for_function("() => location.search.includes('patches_as')")
     ready(page, "experiment", 60_000)
     open_tab(page, "Attention")
+    drawn = "(key) => !document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.startsWith(key)"
+    page.wait_for_function(drawn, arg=dropped)
     ready(page, "explorer")
     assert brightness_range(page, "explorer", 62) < 12 < brightness_range(page, "explorer", 60), (
         "the patch is not painted in one colour"

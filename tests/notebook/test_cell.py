@@ -146,7 +146,7 @@ def test_label_cannot_close_the_script(inspector, trace):
     from dataclasses import replace
 
     evil = replace(trace, labels=("</script><b>",) * len(trace.labels), checkpoint="</script><b>")
-    page = vitviz.show("rollout", inspector, evil).page
+    page = vitviz.show("rollout", inspector, evil, live=[]).page
     assert page.count("</script>") == 2 and "<b>" not in page
 
 
