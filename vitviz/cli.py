@@ -121,6 +121,9 @@ def survey(
     workers: Annotated[
         int, Option(help="Number of Ray actors that share the images; requires vitviz[cluster].", min=0)
     ] = 0,
+    gpus_per_worker: Annotated[
+        float, Option(help="GPUs of each Ray actor; with 0.5 two of them share a GPU.", min=0, max=1)
+    ] = 1,
     device: DeviceOption = "auto",
     dtype: PrecisionOption = "float32",
     weights: WeightsOption = None,
@@ -167,6 +170,7 @@ def survey(
     from vitviz.surveys.run import USUAL, progress_bar
 
     asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
+    asked["gpus_per_worker"] = gpus_per_worker
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as, steps)

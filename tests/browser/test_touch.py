@@ -3,8 +3,7 @@
 from tests.browser.conftest import ready
 from vitviz.views import VIEWS
 
-# A control's size, or the extent on which it responds, along both lines through its centre, if that is larger.
-# Half a pixel is left to rounding.
+# A control's size or, if larger, the extent on which it responds along the two lines through its centre.
 SMALL = """(least) => {
   const controls = 'button, a[href], select, summary, textarea, label:has(input), input, [role=tab]';
   const small = [];
@@ -19,7 +18,7 @@ SMALL = """(least) => {
     const y = box.y + box.height / 2;
     const hit = (dx, dy) => {
       const found = document.elementFromPoint(x + dx, y + dy);
-      return found && (one.contains(found) || found.contains(one) === false && found.closest('label') === one);
+      return found && (one.contains(found) || (!found.contains(one) && found.closest('label') === one));
     };
     if (!hit(0, 0)) continue; // covered, or outside of what scrolls
     const reach = (dx, dy) => {
@@ -29,8 +28,8 @@ SMALL = """(least) => {
     };
     const width = Math.round(Math.max(box.width, reach(1, 0) + reach(-1, 0) + 1));
     const height = Math.round(Math.max(box.height, reach(0, 1) + reach(0, -1) + 1));
-    if (width < least || height < least)
-      small.push(`${one.tagName}.${one.className} "${one.textContent.trim().slice(0, 20)}" ${width}x${height}`);
+    const said = `${one.tagName}.${one.className} "${one.textContent.trim().slice(0, 20)}"`;
+    if (width < least || height < least) small.push(`${said} ${width}x${height}`);
   }
   return small;
 }"""

@@ -128,6 +128,17 @@ def test_user_errors_in_workers_raise(cluster, image_folder, inspector):
         vitviz.survey(image_folder, inspector, ["accuracy"], workers=1, part=4)
     with pytest.raises(VitvizError, match="workers=-1 is not valid; expected how many of Ray's actors"):
         vitviz.survey(image_folder, inspector, workers=-1)
+    for wrong in (0, 1.5, float("nan")):
+        with pytest.raises(VitvizError, match="gpus_per_worker=.* is not valid; expected a number above 0"):
+            vitviz.survey(image_folder, inspector, workers=1, gpus_per_worker=wrong)
+
+
+def test_workers_share_gpus_by_fraction(cluster, monkeypatch):
+    from vitviz.surveys import cluster as own
+
+    monkeypatch.setattr(ray, "available_resources", lambda: {"GPU": 2.0, "CPU": 2.0})
+    assert [own._free("GPU", 9, each) for each in (1, 0.5, 0.25)] == [2, 4, 8]
+    assert own._free("GPU", 3, 0.5) == 3 and own._free("CPU", 9) == 2
 
 
 def test_missing_ray_raises(image_folder, inspector, monkeypatch):

@@ -27,7 +27,7 @@ WAITS = 30.0  # seconds to wait for a free core or GPU
 
 
 class Worker:
-    """Ray actor with one copy of the model, on one CPU core or one GPU."""
+    """Ray actor with one copy of the model, on one CPU core, one GPU, or a part of a GPU."""
 
     def __init__(self, shared: list[Any]):
         import ray
@@ -46,9 +46,11 @@ class Worker:
 
 
 def measure_parts(
-    plan: Plan, measuring: Measurement, done: set[int], workers: int
+    plan: Plan, measuring: Measurement, done: set[int], workers: int, gpus: float = 1
 ) -> Iterator[tuple[int, SurveyPart]]:
     """Yield (number, part) for all parts that are not in `done`, in order of completion.
+
+    `gpus` is the part of a GPU that each worker takes, if the model is on one.
 
     Raises:
         VitvizError: If Ray is not installed, or for any error that a single process would raise.
@@ -68,8 +70,8 @@ def measure_parts(
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
-    kind = "GPU" if measuring.inspector.device.type == "cuda" else "CPU"
-    places = _free(kind, wanted=min(workers, len(rows)))
+    kind, each = ("GPU", gpus) if measuring.inspector.device.type == "cuda" else ("CPU", 1)
+    places = _free(kind, min(workers, len(rows)), each)
     if not places:
         said = f"Within {WAITS:g} s no {kind} of the cluster was free: this process measures alone."
         warnings.warn(said, stacklevel=2)
@@ -79,7 +81,7 @@ def measure_parts(
     shared = [ray.put(pickle.dumps(measuring))]
     pool = ray.data.ActorPoolStrategy(min_size=1, max_size=places)
     parts = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-        Worker, compute=pool, fn_constructor_args=(shared,), **{f"num_{kind.lower()}s": 1}
+        Worker, compute=pool, fn_constructor_args=(shared,), **{f"num_{kind.lower()}s": each}
     )
     for row in parts.iter_rows():
         result = pickle.loads(row["found"])
@@ -88,13 +90,16 @@ def measure_parts(
         yield int(row["number"]), result
 
 
-def _free(kind: str, wanted: int) -> int:
-    """Return the number of workers that can start now, at most `wanted`; wait up to WAITS for the first."""
+def _free(kind: str, wanted: int, each: float = 1) -> int:
+    """Return the number of workers that can start now, at most `wanted`, if each takes so much of a kind.
+
+    Waits up to WAITS for the first.
+    """
     import ray
 
     end = time.monotonic() + WAITS
     while True:
-        free = int(ray.available_resources().get(kind, 0))
+        free = int(ray.available_resources().get(kind, 0) / each)
         if free or time.monotonic() > end:
             return min(free, wanted)
         time.sleep(0.2)

@@ -140,7 +140,7 @@ def survey(
     source: Any, inspector: Inspector, measures: Iterable[str | Measure] = USUAL, *,
     out: str | os.PathLike | None = None, size: int | tuple[int, int] | None = None,
     batch: int | None = None, limit: int | None = None, seed: int | None = None, classes: ClassNames = None,
-    part: int = PART, progress: OnImage | bool | None = None, workers: int = 0,
+    part: int = PART, progress: OnImage | bool | None = None, workers: int = 0, gpus_per_worker: float = 1,
 ) -> Survey:  # fmt: skip
     """Measure a set of images in one pass and return means and standard errors over images.
 
@@ -167,6 +167,7 @@ def survey(
             False; True shows a tqdm bar. `total` is None if the source does not know it.
         workers: Number of Ray actors that share the images (see `vitviz.surveys.cluster`); progress is then
             called after each part. 0 measures in this process.
+        gpus_per_worker: GPUs of each worker; a fraction lets several share one.
 
     Returns:
         Means, standard errors and counts of every quantity. Shapes and units are those of the measures'
@@ -191,7 +192,10 @@ def survey(
     if whole_number(workers) is None:
         expected = "how many of Ray's actors, or 0 for none"
         raise VitvizError(f"workers={quoted(workers)} is not valid; expected {expected}.")
-    through = partial(_spread, workers) if workers else _through
+    if not 0 < gpus_per_worker <= 1:
+        said = quoted(gpus_per_worker)
+        raise VitvizError(f"gpus_per_worker={said} is not valid; expected a number above 0, at most 1.")
+    through = partial(_spread, workers, gpus_per_worker) if workers else _through
     start = time.perf_counter()
     with progress_bar(progress) as tell:
         result, finished = through(plan, measuring, begun, parts, tell)
@@ -300,7 +304,7 @@ def _through(
 
 
 def _spread(
-    workers: int, plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None,
+    workers: int, gpus: float, plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None,
     tell: OnImage | None
 ) -> tuple[Survey, bool]:  # fmt: skip
     """Measure as `_through`, with Ray actors; parts are merged in order, not in order of completion."""
@@ -308,7 +312,7 @@ def _spread(
 
     result = {number: parts.read(number) for number in parts.numbers()} if parts else {}
     at, goes_on = sum(map(len, result.values())), True
-    for number, part in measure_parts(plan, measuring, set(result), workers):
+    for number, part in measure_parts(plan, measuring, set(result), workers, gpus):
         if parts is not None:
             parts.write(number, part)
         result[number], at = part, at + len(part)
