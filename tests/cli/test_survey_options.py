@@ -40,7 +40,7 @@ def test_every_option_is_passed_to_survey(run_survey, tmp_path):
     status, told, load, survey = run_survey(
         "photos", "--out", tmp_path, "-c", "some", "-m", "entropy", "-m", "lens", "--limit", 7, "--seed", 2,
         "--classes", tmp_path / "classes.json", "--size", 224, "--batch", 3, "--device", "cpu",
-        "--dtype", "bfloat16", "--weights", tmp_path / "mine", "--workers", 2,
+        "--dtype", "bfloat16", "--weights", tmp_path / "mine", "--workers", 2, "--gpus-per-worker", 0.5,
     )  # fmt: skip
     assert status == 0 and "3 images." in told
     assert load == {"name": "some", "device": "cpu", "dtype": "bfloat16", "folder": tmp_path / "mine"}
@@ -48,6 +48,7 @@ def test_every_option_is_passed_to_survey(run_survey, tmp_path):
     assert survey == {
         "source": "photos", "measures": ("entropy", "lens"), "out": tmp_path, "size": 224, "batch": 3,
         "limit": 7, "seed": 2, "classes": {"n01": 3}, "workers": 2,
+        "gpus_per_worker": 0.5,
     }  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def test_defaults_are_passed_to_survey(run_survey, tmp_path):
     assert survey == {
         "source": "photos", "measures": ("distance", "prefix_mass"), "out": tmp_path, "size": None,
         "batch": None, "limit": None, "seed": None, "classes": None, "workers": 0,
+        "gpus_per_worker": 1,
     }  # fmt: skip
 
 
