@@ -14,6 +14,7 @@ from vitviz.engine.images.preprocess import prepare
 from vitviz.engine.runner import ForwardRunner, all_finite
 from vitviz.errors import OutOfMemory
 from vitviz.surveys import MEASURES, Quantity, effort
+from vitviz.surveys.effort import BatchSize
 
 NAMES = ["distance", "prefix_mass", "entropy", "ledger", "lens", "skip"]
 
@@ -72,6 +73,15 @@ def test_later_batches_keep_reduced_size_and_report_states_it(small_inspector, i
     page = (tmp_path / "report.html").read_text()
     assert "<td>images_per_pass</td><td>2; 7 did not fit into memory</td>" in page
     assert "<td>images_per_second</td>" in page and "<td>seconds</td><td>decode " in page
+
+
+def test_failure_of_earlier_larger_batch_does_not_enlarge_later_ones():
+    size = BatchSize(None, 8)
+    sizes = []
+    for failed in (8, 3, 8):
+        size.halve(failed)
+        sizes.append(size.images)
+    assert sizes == [4, 2, 2]
 
 
 @pytest.mark.parametrize("room", [1, 3])

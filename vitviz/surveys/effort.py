@@ -36,8 +36,11 @@ class BatchSize:
         self.asked, self.images = asked, asked or images
 
     def halve(self, failed: int) -> None:
-        """Reduce the size to half of a batch that did not fit into memory."""
-        self.images = (failed + 1) // 2
+        """Reduce the size to half of a batch that did not fit into memory.
+
+        The batch may be older than an earlier reduction.
+        """
+        self.images = min(self.images, (failed + 1) // 2)
 
 
 @dataclass(frozen=True)
