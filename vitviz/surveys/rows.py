@@ -176,7 +176,12 @@ class Measurement:
         With `part`, a result has images of one part of so many images only. On a GPU the host reads the
         results of a batch while the device computes the next.
         """
-        waiting: deque[Callable[[], list[SurveyPart]]] = deque()
+        waiting: deque[tuple[Callable[[], list[SurveyPart]], Effort]] = deque()
+
+        def oldest() -> list[SurveyPart]:
+            finish, waited = waiting.popleft()
+            return _with_effort(finish(), waited)
+
         start = time.perf_counter()
         for some, stacked in self._stacked(decoded, part if self._comparing else None):
             waited = Effort(decode=time.perf_counter() - start)
@@ -184,14 +189,14 @@ class Measurement:
                 finish = partial(self._finish, some, part, self._launch(some, part, stacked))
             except OutOfMemory as error:
                 while waiting:  # frees the memory of the batch before
-                    yield from waiting.popleft()()
+                    yield from oldest()
                 finish = partial(self._halved, some, part, error)
-            waiting.append(partial(_with_effort, finish, waited))
+            waiting.append((finish, waited))
             if len(waiting) > self._overlapping:
-                yield from waiting.popleft()()
+                yield from oldest()
             start = time.perf_counter()
         while waiting:
-            yield from waiting.popleft()()
+            yield from oldest()
 
     def _stacked(
         self, decoded: Iterator[Decoded], part: int | None
@@ -262,14 +267,15 @@ class Measurement:
             except OutOfMemory as again:
                 parts += self._halved(rest[:step], part, again)
             rest = rest[step:]
-        return _with_effort(lambda: parts, Effort(failed=sound))
+        return _with_effort(parts, Effort(failed=sound))
 
     def _launch(
         self, decoded: Sequence[Decoded], part: int | None, stacked: torch.Tensor | None = None
     ) -> Callable[[], list[SurveyPart]]:
         """Begin to measure a batch; the returned function waits for the results and returns them by part.
 
-        `stacked` are the images as one tensor, if at hand. Both raise OutOfMemory if the batch does not fit.
+        `stacked` are the images as one tensor, if at hand. This method and the returned function raise
+        OutOfMemory if the batch does not fit.
         """
         skipped = [Skipped(i, item.name, result) for i, item, result in decoded if isinstance(result, str)]
         sound = [(index, item, result) for index, item, result in decoded if not isinstance(result, str)]
@@ -280,12 +286,15 @@ class Measurement:
         forward, prepared = self.inspector.forward, [result for *_, result in sound]
         with memory_guard(device, f"Measuring {several}"):
             watch = Stopwatch(device)
-            # MPS has no float64
-            stays = device.type != "mps"
+            stays = device.type != "mps"  # which has no float64
             batch, finite = (
                 forward.launch(prepared, self.size, stacked) if stays
                 else (forward.batch(prepared, self.size), torch.tensor(True))
             )  # fmt: skip
+            if (
+                not self._overlapping
+            ):  # a measure of values that are not finite would fail with another message
+                forward.require_finite(finite)
             watch.mark()
             labels = tuple(self.labels.number(item.label, item.name) for _, item in items)
             names, asked = tuple(item.name for _, item in items), frozenset(one.name for one in self.measures)
@@ -345,9 +354,9 @@ def _is_batched(measure: Measure) -> bool:
     return getattr(measure, "batched", False)
 
 
-def _with_effort(finish: Callable[[], list[SurveyPart]], effort: Effort) -> list[SurveyPart]:
+def _with_effort(parts: list[SurveyPart], effort: Effort) -> list[SurveyPart]:
     """Return the results of a batch, the first with additional effort."""
-    first, *others = finish()
+    first, *others = parts
     return [replace(first, effort=first.effort + effort), *others]
 
 
