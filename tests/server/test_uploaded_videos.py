@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 
 from tests.export.helpers import read_gif
 from tests.server.helpers import FRAME_COUNT, moving_gif
-from vitviz.errors import ImageError, TooMuch, VitvizError
+from vitviz.errors import ImageError, TooMuch, VitvizError, WrongSetting
 from vitviz.server.api import figures, videos
 from vitviz.server.page.routes import decode_video, live_page
 from vitviz.server.services import frames
@@ -110,6 +110,19 @@ def test_components_share_one_basis_over_the_video(service, key, inspector):
     assert "one basis each for the whole video" in print_figure.svg().decode()
     assert service.subject(key).fitted is None
     assert len(service.frames._standing) == 1, "frames of the basis are kept"
+
+
+def test_components_of_a_frame_do_not_depend_on_request_order(service, key):
+    """The page requests scores without the tint, and they may be computed before the colours."""
+    video = upload_video(service, count=4)["video"]
+    frame = request_frame(service, key, video, 1, views=["tokens"])["key"]
+    with service.frames.looked_at(frame):
+        scores = service.item(frame, "tokens", "components", {"depth": "3"})
+        assert np.ptp(scores) > 0
+        assert service.item(frame, "tokens", "tints", {"tint": "plain"}).any()
+        for refused in ({"tint": "steady"}, {"tint": "plain", "basis": "all"}):
+            with pytest.raises(WrongSetting, match="one basis for all frames"):
+                service.item(frame, "tokens", "tints", refused)
 
 
 @pytest.mark.long

@@ -184,7 +184,13 @@ def second_component_colours(subject: ViewContext, settings: Settings) -> np.nda
 
 
 def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
-    """Return the colours of each context that shares the basis."""
+    """Return the colours of each context that shares the basis.
+
+    Raises:
+        WrongSetting: For a frame of a video, if the tint is not "plain": its rotation differs in each frame.
+    """
+    if subject.fitted is not None and settings["tint"] != "plain":
+        raise WrongSetting(LocalizedText(VIDEO))
 
     def make() -> list[np.ndarray]:
         result, scores = basis_members(subject, settings), []
@@ -267,8 +273,14 @@ def _by_block(subject: ViewContext, name: str, of: Callable) -> list:
 
 
 def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
-    """Return one basis per depth, fitted to all that share it; for basis "all", one for all depths."""
+    """Return one basis per depth, fitted to all that share it; for basis "all", one for all depths.
+
+    Raises:
+        WrongSetting: For a frame of a video, if the basis is not "own".
+    """
     if subject.fitted is not None:
+        if settings["basis"] != "own":
+            raise WrongSetting(LocalizedText(VIDEO))
         return subject.fitted(f"bases {settings['norm']}", lambda frames: _bases_over(frames, settings))
 
     def make() -> list[analyses.Basis]:
@@ -284,13 +296,7 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
 
 
 def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analyses.Basis]:
-    """Return one basis per depth for all frames of a video, with one frame in memory at a time.
-
-    Raises:
-        WrongSetting: For a basis other than "own" or a tint other than "plain".
-    """
-    if settings["basis"] != "own" or settings["tint"] != "plain":
-        raise WrongSetting(LocalizedText(VIDEO))
+    """Return one basis per depth for all frames of a video, with one frame in memory at a time."""
     scatters: list[analyses.Scatter] = []
     for one in frames:
         each = [patch_tokens(one, depth, settings) for depth in range(len(one.trace.tokens))]
