@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 import vitviz
 from tests.browser.conftest import export, open_tab, ready, upload_image_set
 from tests.browser.held_requests import HeldRequests
+from vitviz.views.trial import ORDER
 
 MANY = 40  # images, so that a stop leaves some
 LINES = """(all) => all.map((one) => {
@@ -35,7 +36,18 @@ def test_evaluation_runs_automatically_ranks_and_exports(open_page):
     trying = page.locator("#vitviz-trial .vv-trying")
     expect(trying).to_have_text("1 of 15: Blob in the centre", timeout=60_000)
     assert page.locator(FINISHED).count() == 0
+    later = HeldRequests(page, r"/trial/tried\?.*method=leave_one_out(&|$)")
     held.release()
+    said = page.locator("#vitviz-trial .vv-verdict")
+    expect(said).to_contain_text(re.compile("After 14 of 15 methods: .+ random maps"), timeout=300_000)
+    tested = page.locator("#vitviz-trial .vv-ranking tbody tr")
+    order = tested.evaluate_all("(rows) => rows.map((row) => row.dataset.lit)")
+    assert order == [name for name in ORDER if name in order] and len(order) == 14, (
+        "rows move during the test"
+    )
+    assert all(re.search(r"\d %?$|\d$", text) for text in tested.locator("td:nth-child(4)").all_inner_texts())
+    assert page.locator(FINISHED).count() == 0
+    later.release()
     page.locator(FINISHED).wait_for(state="attached", timeout=300_000)
     expect(page.locator("#vitviz-trial .vv-verdict")).to_contain_text("ranks first")
     rows = page.locator("#vitviz-trial .vv-ranking tbody tr")

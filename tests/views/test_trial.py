@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 import vitviz
@@ -20,7 +21,7 @@ from vitviz.views import ViewContext
 from vitviz.views import trial as view
 from vitviz.views.base import find_item
 from vitviz.views.routes import parse_settings
-from vitviz.views.trial import ORDER, FaithfulnessView, compute
+from vitviz.views.trial import ORDER, FaithfulnessView, compute, tested_methods
 
 VIEW = FaithfulnessView()
 FEW = ("random", "centre", "ledger", "chefer", "rollout")
@@ -90,6 +91,20 @@ def test_items_equal_evaluation(subject, whole):
     assert "methods beat random maps" in told["verdict"]["text"]
     alike = told["agreement"]["values"]
     assert np.shape(alike) == (5, 5) and np.diag(alike).tolist() == [1] * 5
+
+
+def test_verdict_of_methods_so_far_uses_threshold_of_all(subject):
+    """A method that beats random maps now must still do so when the others have been added."""
+    order = tested_methods(subject)
+    told = asked(subject, "verdict", target=str(CLASS), method=order[3])
+    assert {row["method"] for row in told["rows"]} == set(order[:4])
+    mean, deviation = told["chance"]
+    level = 1 - 0.95 ** (1 / (len(order) - 1))  # Sidak, for all methods but the random maps
+    expected = float(scipy.stats.t.ppf(1 - level, 9)) * deviation * 1.1**0.5  # of ten random maps
+    assert told["reach"] == pytest.approx(expected, rel=1e-3)
+    assert all(
+        row["beats"] is (row["gap"] > mean + expected and row["method"] != "random") for row in told["rows"]
+    )
 
 
 def test_random_band_is_95_percent_and_nonnegative(whole):

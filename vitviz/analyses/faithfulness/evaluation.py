@@ -50,6 +50,7 @@ class Faithfulness(NotebookChart, NotebookTable):
     refused: Mapping[str, str]
     sets: int  # number of sets of patches that were run
     head_type: HeadType = "softmax"  # type of the explained output
+    planned: int = 0  # number of methods of the whole test, if this is a part of it
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -101,9 +102,11 @@ class Faithfulness(NotebookChart, NotebookTable):
         """Return the 5 % threshold above the mean gap of random maps, corrected for the number of methods.
 
         If as many random maps as methods were tested, any of them would exceed it in one of twenty tests: t(1
-        - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table.
+        - a, n - 1) s sqrt(1 + 1/n) of n draws, a by Sidak for all methods of the table. A part of a test
+        corrects for all planned methods, so that its threshold holds when the others are added.
         """
-        draws, tail = len(self.draws), removal.sidak_level(len(self.curves.keys() - {"random"}))
+        methods = max(self.planned, len(self.curves.keys() - {"random"}))
+        draws, tail = len(self.draws), removal.sidak_level(methods)
         return removal.t_quantile(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
     def tied(self, one: str, other: str, score: str | None = None) -> bool:

@@ -5,6 +5,7 @@ one map at once. The page requests one method after the other: curves appear as 
 shows the progress, and a visitor stops the test by requesting no further method.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ class FaithfulnessView(View):
         as_json("classes", "the likeliest classes"),
         as_json("tried", "one method's trial", *_ASKED, "method"),
         as_json("panels", "curves so far", *_ASKED, "score", "method"),
-        as_json("verdict", "all methods' trial", *_ASKED, "score"),
+        as_json("verdict", "trial of all methods, or up to one", *_ASKED, "score", "method"),
         as_json("agreement", "how alike maps are, and those of two classes", *_ASKED, "score"),
         as_json("standing", "where methods stand over a set", "patches_as", "score"),
         chart_item("patches_as", "score"),
@@ -201,16 +202,18 @@ class FaithfulnessView(View):
             beside = compute.class_sensitivity_column(subject, target, methods) if others else None
             results = self.results(subject, settings)
             return json_bytes(to_json(compute.correlation_matrix(results, settings["score"], beside)))
-        if name == "verdict":
+        if name == "verdict" and not settings["method"]:
             return json_bytes(compute.ranking_json(self.results(subject, settings), settings["score"]))
         order = tested_methods(subject)
         if settings["method"] not in order:
             given = quoted(settings["method"])
             raise Unknown(f"There is no method {given}; expected one of {', '.join(order)}.")
-        if name == "panels":  # methods tested so far, in the order of requests; if complete, best first
+        if name in ("panels", "verdict"):  # of the methods tested so far, in the order of requests
             known = order[: order.index(settings["method"]) + 1]
             asked = settings["patches_as"], known, requested_steps(settings)
-            trial = compute.evaluate_all(subject, target, *asked)
+            trial = replace(compute.evaluate_all(subject, target, *asked), planned=len(order) - 1)
+            if name == "verdict":
+                return json_bytes(compute.ranking_json(trial, settings["score"]))
             ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
             names = ranked if known == order else tuple(trial.curves)
             return json_bytes(to_json(compute.curve_panels(trial, names, subject, settings)))

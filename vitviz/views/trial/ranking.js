@@ -53,7 +53,8 @@ export function ranking(self, { title, pick, of, style }) {
     });
     const areas = [t('Most ↓'), t('Least ↑'), t('Gap ↑')].map((text) => text + unit);
     const columns = [t('Method'), ...areas, 'SaCo', t('Rest')];
-    const rows = verdict ? verdict.rows : names.map((method) => ({ method }));
+    const measured = new Map(verdict?.rows.map((row) => [row.method, row]));
+    const rows = names.map((method) => measured.get(method) ?? { method }); // sorted when all are tested
     table.fill(
       columns,
       rows.map(({ method, areas, gap, saco, beats, unexplained }) => {
@@ -83,7 +84,7 @@ export function ranking(self, { title, pick, of, style }) {
           t(verdict.level),
           t('Rest: the part of the logit that the map does not explain.'),
         ].join(' ')
-      : t('The ranking appears when all methods are tested.');
+      : '';
   }
 
   return { node, draw, show };

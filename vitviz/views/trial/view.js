@@ -14,10 +14,10 @@ import { ranking, standing } from './ranking.js';
 /** The matrix of the methods' agreement, with a column for the other class once computed. */
 function agreement(self) {
   const drawn = matrix(self);
-  const wait = el('p', { class: 'vv-text', text: t('The ranking appears when all methods are tested.') });
+  const wait = el('p', { class: 'vv-text', text: t('Maps are compared when all methods are tested.') });
 
-  function draw(_names, { verdict, alike }) {
-    const figure = alike ?? verdict?.agreement;
+  function draw(_names, { verdict, whole, alike }) {
+    const figure = alike ?? (whole && verdict.agreement);
     drawn.node.hidden = !figure;
     wait.hidden = Boolean(figure);
     const width = Math.max(160, self.across) - 4;
@@ -34,8 +34,8 @@ const BEST = 3; // methods whose curves have a colour; the others are grey until
 
 /** The tested methods: by rank once the ranking is known, before that in order of testing. */
 function known(self) {
-  const { tried, verdict } = self.ui.run;
-  const ranked = verdict ? verdict.rows.map((row) => row.method) : [...tried.keys()];
+  const { tried, verdict, whole } = self.ui.run;
+  const ranked = whole ? verdict.rows.map((row) => row.method) : [...tried.keys()];
   return ranked.filter((name) => tried.get(name) && !tried.get(name).refused);
 }
 
@@ -101,7 +101,8 @@ const this_ = {
     goal,
     tried: new Map(),
     panels: null,
-    verdict: null,
+    verdict: null, // of the methods tested so far
+    whole: false, // true if the verdict is of all methods
     score: '',
     alike: null,
     now: '',
@@ -136,7 +137,7 @@ const this_ = {
         run.tried.set(method, unpacked(found));
         await this_.judge(self, run, life.signal);
       }
-      if (!run.verdict) await this_.judge(self, run, life.signal);
+      if (!run.whole) await this_.judge(self, run, life.signal);
       const { score } = self.settings;
       const last = query({ target, patches_as, steps, score });
       run.alike = unpacked(await self.array('agreement', last, life.signal));
@@ -162,7 +163,7 @@ const this_ = {
     self.root.dataset.over = `${self.key}/${told.pictures}`;
   },
 
-  /** Requests the curves so far for the chosen score and, once complete, the ranking; needs no passes. */
+  /** Requests curves and ranking of the methods so far for the chosen score; needs no passes. */
   async judge(self, run, signal) {
     const { target, patches_as, steps, score } = self.settings;
     const whole = run.tried.size === self.summary.methods.length;
@@ -170,11 +171,13 @@ const this_ = {
     const asked = { target, patches_as, steps, score };
     const ask = (item, more = {}) => self.array(item, query({ ...asked, ...more }), signal);
     run.score = score;
-    const questions = [ask('panels', { method }), whole && ask('verdict'), run.alike && ask('agreement')];
+    const verdict = run.tried.size > 1 && ask('verdict', whole ? {} : { method }); // random maps come first
+    const questions = [ask('panels', { method }), verdict, run.alike && ask('agreement')];
     const found = await Promise.all(questions);
     if (self.ui.run !== run || self.settings.score !== score) return;
     if (!run.panels) self.fitted = ''; // their space is measured again
     [run.panels, run.verdict, run.alike] = found.map((one) => (one ? unpacked(one) : null));
+    run.whole = whole && run.verdict !== null;
     self.draw();
   },
 
@@ -229,10 +232,10 @@ const this_ = {
     const done = run.tried.size;
     if (!self.data || !self.width || run.goal !== goalOf(self)) return;
     delete self.root.dataset.over;
-    const whole = run.verdict !== null;
+    const { whole } = run;
     const text = run.problem
       ? t(run.problem)
-      : run.life && run.now && !whole // the verdict replaces the progress text
+      : run.life && run.now && !run.verdict // the verdict replaces the progress text
         ? t('{done} of {count}: {method}', { done, count, method: ui.title(run.now) })
         : whole || run.life
           ? ''
@@ -240,7 +243,11 @@ const this_ = {
             ? t('Stopped. Results so far are kept.')
             : t('Methods are tested one after another. You can stop at any time.');
     ui.far.show({ on: run.life, whole, share: done / count, start: t('Start the test'), text });
-    ui.verdict.textContent = whole ? t(run.verdict.verdict) : '';
+    const sentence = run.verdict ? t(run.verdict.verdict) : '';
+    ui.verdict.textContent =
+      whole || !sentence
+        ? sentence
+        : t('After {done} of {count} methods: {verdict}', { done, count, verdict: sentence });
     this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
       part.node.hidden = self.settings.show !== name || !done;
