@@ -89,7 +89,7 @@ def test_slide_hides_buttons_and_side_content(open_page):
         expect(tour.locator(part).first).to_be_hidden()
     expect(page.locator("#vitviz-tab-tour .vitviz-lead").first).to_be_hidden()
     expect(tour.locator(".vv-count")).to_have_text("Step 7 of 13")
-    expect(tour.locator(".vv-map [aria-current=step]")).to_have_count(1)
+    expect(tour.locator(".vv-map [aria-current=step]")).to_be_visible()
     before = tour.locator(".vv-tour-body .vv-plot").first.bounding_box()["width"]
     page.keyboard.press("f")
     expect(tour.locator(".vv-next")).to_be_visible()

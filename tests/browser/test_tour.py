@@ -39,6 +39,18 @@ def table_cells(page, selector: str) -> list[list[str]]:
     )
 
 
+def test_text_and_figure_are_side_by_side_and_short_steps_need_no_scrolling(open_page):
+    page = open_page("?sample=coffee&tab=tour", 1280, 720, wait=False)
+    ready(page, "tour")
+    tour = page.locator("#vitviz-tour .vv-tour")
+    for number, name in enumerate(STEPS, start=1):
+        go_to_step(page, number)
+        said, body = (tour.locator(part).bounding_box() for part in (".vv-said", ".vv-tour-body"))
+        assert said["x"] + said["width"] <= body["x"] and abs(said["y"] - body["y"]) < 80, name
+        hidden = tour.locator(".vv-tour-body").evaluate("(body) => body.scrollHeight - body.clientHeight")
+        assert hidden <= 0 or name in ("picture", "positions", "attention", "layers", "probabilities"), name
+
+
 def test_next_and_back_visit_all_steps(open_page):
     page = open_page()
     open_tour(page)

@@ -28,6 +28,8 @@ const stops = {
   path: pathStep,
 };
 
+const COLUMNS = 640; // px of width from which a step's text and figure are side by side
+const SMALLEST = 0.6; // of the height: a figure that would have to be smaller scrolls
 const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1].name];
 
 export default () => ({
@@ -53,7 +55,7 @@ export default () => ({
     const attempt = el('p', { class: 'vv-try' });
     const on = button('', () => this.go(self, 1, true), { class: 'vv-on', 'data-export': 'no' });
     const overview = overviewOf(self, () => this.lead(title));
-    const parts = { nav, overview: overview.node, title, said, formulas, body, shapes, attempt, on };
+    const parts = { nav, title, said, formulas, body, shapes, attempt, on };
     const keys = { onkeydown: (event) => this.walk(self, event) };
     const side = el('div', { class: 'vv-map-side', ...keys });
     const node = el('div', { class: 'vv-tour', ...keys }, ...Object.values(parts));
@@ -120,25 +122,35 @@ export default () => ({
    * Puts the map beside the step if the page has a free column, else into a fold above the step; with two
    * checkpoints, always into the fold.
    */
-  place({ ui, room, value }, step) {
+  place({ ui, room, value, figure }, step) {
     const beside = Boolean(room && !value.heading);
     const home = beside ? ui.side : ui.fold;
     if (ui.map.node.parentNode !== home) home.append(ui.map.node);
     ui.fold.hidden = ui.dots.hidden = beside;
+    ui.node.classList.toggle('vv-columns', beside && figure.clientWidth >= COLUMNS);
     ui.map.show(step.name);
   },
 
-  /** Draws a step at the available width; on a slide, as tall as fits, which is known only after drawing. */
+  /**
+   * Draws a step at the available width; beside its text, as tall as fits, which is known only after drawing.
+   * A step with much content scrolls instead, except on a slide.
+   */
   fitted(self, draw) {
-    const { body } = self.ui;
-    const slide = Boolean(self.room) && document.documentElement.classList.contains('vv-lecturing');
+    const { body, node } = self.ui;
+    const slide = Boolean(self.room) && node.classList.contains('vv-columns');
+    const lecturing = document.documentElement.classList.contains('vv-lecturing');
     const tall = slide ? body.clientHeight : self.tall;
-    self.ui.space = { width: body.clientWidth, tall, slide };
-    draw();
-    if (!slide) return;
-    for (let i = 0; i < 8 && body.scrollHeight > body.clientHeight; i++) {
-      self.ui.space.tall *= Math.max(0.7, (body.clientHeight / body.scrollHeight) * 0.98);
+    const least = lecturing ? 0 : tall * SMALLEST;
+    const drawn = (height) => {
+      self.ui.space = { width: body.clientWidth, tall: height, slide };
       draw();
+    };
+    drawn(tall);
+    if (!slide) return;
+    for (let i = 0, height = tall; i < 8 && body.scrollHeight > body.clientHeight; i++) {
+      height *= Math.max(0.7, (body.clientHeight / body.scrollHeight) * 0.98);
+      if (height < least) return drawn(tall);
+      drawn(height);
     }
   },
 
@@ -150,8 +162,8 @@ export default () => ({
     ui.shown = step.name;
     self.figure.scrollTop = 0;
     ui.made[step.name] = ui.made[step.name] || stops[step.name].build(self);
-    ui.body.replaceChildren(ui.made[step.name].node);
-    ui.overview.node.hidden = at > 1;
+    ui.body.replaceChildren(...(at === 1 ? [ui.overview.node] : []), ui.made[step.name].node);
+    ui.body.scrollTop = 0;
     if (at === 1) ui.overview.play();
     ui.title.textContent = t(step.title);
     ui.count.textContent = t('Step {step} of {count}', { step: at, count: steps.length });
