@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -96,6 +98,12 @@ def test_first_screen_shows_large_playing_figure(open_page, width, height):
     assert heat["y"] + heat["height"] < height
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     expect_query_moves(page)
+    share = page.locator(".vv-opening-share")
+    expect(share).to_have_text(
+        re.compile(r"Contribution of this patch to the logit of espresso: [+−]?0\.\d{3}")
+    )
+    before = share.inner_text()
+    expect(share).not_to_have_text(before)  # follows the query
     violations = Axe().run(page, ".vv-opening").response["violations"]
     assert [violation["id"] for violation in violations] == []
     page.get_by_role("button", name="Pause", exact=True).click()
@@ -152,7 +160,7 @@ def test_link_skips_the_first_screen(open_page, path):
 
 
 def test_overview_shows_model_sizes_and_links_to_views(open_page):
-    page = open_page("?tab=tour&sample=rocket&size=160", wait=False, reduced_motion="reduce")
+    page = open_page("?tab=tour&sample=rocket&size=160", 1280, 620, wait=False, reduced_motion="reduce")
     ready(page, "tour")
     prediction = page.locator("#vitviz-facts .vv-answers li").first.inner_text().split("\n")
     parts = page.locator(".vv-over")
@@ -163,10 +171,10 @@ def test_overview_shows_model_sizes_and_links_to_views(open_page):
     expect(parts.nth(3)).to_contain_text(prediction[0])
     expect(page.locator(".vv-over-layers i")).to_have_count(8)
     assert page.evaluate(MOVING) == 0, "animations run despite reduced motion"
-    title = page.locator("#vitviz-tour .vv-tour-title")
-    before = title.bounding_box()["y"]
+    figure = page.locator("#vitviz-tour .vv-tour-body > .vv-stack")
+    before = figure.bounding_box()["y"]
     parts.nth(0).click()
-    assert title.bounding_box()["y"] < before - 50, "the first part does not lead to the first step"
+    assert figure.bounding_box()["y"] < before - 50, "the first part does not lead to the step's figure"
     for number, view, name in (
         (1, "patches", "Patches"),
         (2, "explorer", "Attention"),

@@ -1,6 +1,7 @@
 """Attention explorer: numbers equal what it shows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ import pytest
 import vitviz
 from tests.engine.constructions import small_model
 from tests.engine.random_inspectors import inspect, noise
+from vitviz.errors import UnsupportedModel
 from vitviz.views import ViewContext
 from vitviz.views.availability import refusal
-from vitviz.views.explorer import AttentionView, opening_head, score
+from vitviz.views.explorer import AttentionView, opening_head, patch_contributions, score
 from vitviz.views.routes import item_array, parse_settings
 
 
@@ -116,3 +118,14 @@ def test_initial_head_depends_most_on_query(trace):
             apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
             found[layer + 1, head + 1] = (joint * np.log(joint / apart)).sum()
     assert opening_head(trace) == max(found, key=found.get) != (1, 1)
+
+
+def test_contributions_are_those_of_attribution_and_need_a_classifier(inspector, trace):
+    told = patch_contributions(ViewContext(inspector, trace))
+    answer = int(trace.logits.argmax())
+    account = vitviz.logit_attribution(inspector, trace, target=answer)
+    np.testing.assert_allclose(told["values"], account.patches.flatten(), atol=1e-6)
+    assert told["class"] == trace.labels[answer] and np.ptp(told["values"]) > 0.1
+    headless = ViewContext(inspector, replace(trace, logits=None))
+    with pytest.raises(UnsupportedModel, match="has no classifier"):
+        patch_contributions(headless)

@@ -7,7 +7,7 @@ import numpy as np
 
 from vitviz import analyses
 from vitviz.charts.chart import to_json
-from vitviz.errors import TooMuch
+from vitviz.errors import TooMuch, UnsupportedModel
 from vitviz.views import lazy
 from vitviz.views.base import PAPER, View, ViewTexts, as_json, drawing_item, item_values, with_difference
 from vitviz.views.controls import (
@@ -23,7 +23,7 @@ from vitviz.views.controls import (
 from vitviz.views.explorer import score
 from vitviz.views.parts import ExportDefaults, FrameSettings, VideoDefaults
 from vitviz.views.printing import setting_frames
-from vitviz.views.shared import json_bytes, shared_distances
+from vitviz.views.shared import class_name, json_bytes, shared_distances, shared_logit_terms
 from vitviz.views.subject import Settings, ViewContext
 
 WHOLE = 600  # up to this number of tokens a whole layer is sent, so hovering needs no request
@@ -91,6 +91,7 @@ class AttentionView(View):
         drawing_item("entropy", "head", "mean entropy of a head's rows, nats", "layer"),
         drawing_item("rollout", "row col", "rollout with the token as its query", "token", differs=True),
         as_json("opening", "layer and head of the first screen, from 1"),
+        as_json("contributions", "of each patch to the prediction's logit, on the first screen"),
         as_json(
             "score", "a score by writers", *_LINE, "token", "key", "against", only_when=(("beside", "score"),)
         ),
@@ -134,6 +135,8 @@ class AttentionView(View):
             return lines[0] if name == "line" else np.reshape(lines, (-1, trace.grid.tokens))
         if name == "opening":
             return json_bytes(opening_head(trace))
+        if name == "contributions":
+            return json_bytes(to_json(patch_contributions(subject)))
         if name == "score":
             return json_bytes(to_json(score.score_panel(self, subject, settings)))
         if name == "distances":
@@ -201,6 +204,19 @@ def opening_head(trace) -> tuple[int, int]:
         ),
         key=lambda at: result[at[0] - 1 - layers[0]][at[1] - 1].item(),
     )
+
+
+def patch_contributions(subject: ViewContext) -> dict[str, Any]:
+    """Return the predicted class and what each patch contributes to its logit, through all heads.
+
+    The values are those of the map of Attribution: (patch). Raises UnsupportedModel for a model without a
+    classifier, or if its contributions do not sum to the logit.
+    """
+    if subject.trace.logits is None:
+        raise UnsupportedModel(f"{subject.checkpoint} has no classifier.")
+    answer = int(subject.trace.logits.argmax())
+    patches = analyses.attribution_of(shared_logit_terms(subject), answer).patches
+    return {"class": class_name(subject.trace, answer), "values": patches.flatten().tolist()}
 
 
 def _lines(trace, layer: int, token: int, way: str):

@@ -4,6 +4,7 @@
 import { unpacked } from '../../frontend/data.js';
 import { button, div, el, origin, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
+import { fixed } from '../../frontend/numbers.js';
 import { ask } from './query.js';
 import { first, small } from './tokens.js';
 
@@ -26,10 +27,16 @@ export function opening(self) {
     page.dataset.opening = 'learning'; // shows the timeline
     seek('.vv-film-play')?.click();
   };
+  /** @type {any} */
+  let contributions = null; // of every patch to the logit of the prediction
+  const said = el('span');
+  const filled = el('i');
+  const share = el('div', { class: 'vv-opening-share', hidden: true }, said, div('vv-opening-bar', filled));
   const node = el(
     'div',
     { class: 'vv-opening', 'data-export': 'no', hidden: true },
     el('p', { text: t('The outlined patch attends to the bright patches. This head copies from there.') }),
+    share,
     div(
       'vv-buttons',
       button(t('Use your own image'), own, { class: 'vv-opening-own' }),
@@ -48,6 +55,27 @@ export function opening(self) {
       Math.round(((count - 1) / 2) * (1 + 0.8 * Math.sin((2 * Math.PI * turns * step) / ROUND)));
     ask(self, first(self) + at(rows, 3) * cols + at(cols, 2));
     step += 1;
+  }
+
+  /** Shows what the outlined patch contributes to the prediction, through all heads of all layers. */
+  function follow(token) {
+    const value = contributions?.values[token - first(self)];
+    share.hidden = node.hidden || contributions?.key !== self.key || !Number.isFinite(value);
+    if (share.hidden) return;
+    const about = { value: (value > 0 ? '+' : '') + fixed(value, 3), class: t(contributions.class) };
+    said.textContent = t('Contribution of this patch to the logit of {class}: {value}', about);
+    const width = (50 * Math.abs(value)) / Math.max(1e-9, ...contributions.values.map(Math.abs));
+    filled.className = value < 0 ? 'vv-negative' : '';
+    filled.style.cssText = `width:${width}%;left:${value < 0 ? 50 - width : 50}%`;
+  }
+
+  /** Fetches the contributions; a model without a classifier has none, which needs no message here. */
+  async function weigh() {
+    const { key } = self;
+    contributions = { key, values: [] };
+    const found = await self.get('contributions', self.life.signal).catch(() => null);
+    if (found && key === self.key) contributions = { key, ...unpacked(found) };
+    follow(self.query);
   }
 
   function play() {
@@ -76,6 +104,7 @@ export function opening(self) {
     node.hidden = !('opening' in page.dataset) || Boolean(self.value.second);
     pause.hidden = !small(self); // a large model's attention is not here as a whole
     if (node.hidden) return timer && stop();
+    if (contributions?.key !== self.key) weigh();
     if (begun) return;
     begun = true;
     [self.settings.layer, self.settings.head] = unpacked(await self.get('opening', self.life.signal));
@@ -84,5 +113,5 @@ export function opening(self) {
   }
 
   face();
-  return { node, update };
+  return { node, update, follow };
 }

@@ -89,6 +89,7 @@ export function paint(self) {
     : t('attention from: {token}', { token });
   ui.title.textContent = `${where} · ${looks}`;
   ui.facts.textContent = told(self);
+  ui.opening.follow(self.query);
   for (let i = 0; i < skip; i++) {
     ui.chips.children[i].lastChild.textContent = settings.show === 'rollout' ? '' : values[i].toFixed(3);
     ui.chips.children[i].setAttribute('aria-pressed', String(i === self.query));

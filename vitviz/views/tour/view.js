@@ -54,7 +54,7 @@ export default () => ({
     const shapes = el('ul', { class: 'vv-shapes' });
     const attempt = el('p', { class: 'vv-try' });
     const on = button('', () => this.go(self, 1, true), { class: 'vv-on', 'data-export': 'no' });
-    const overview = overviewOf(self, () => this.lead(title));
+    const overview = overviewOf(self, () => this.lead(body.lastChild));
     const parts = { nav, title, said, formulas, body, shapes, attempt, on };
     const keys = { onkeydown: (event) => this.walk(self, event) };
     const side = el('div', { class: 'vv-map-side', ...keys });
