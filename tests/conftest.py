@@ -119,6 +119,16 @@ def fast_faithfulness(monkeypatch):
     monkeypatch.setattr(compute, "evaluate_methods", partial(compute.evaluate_methods, draws=3))
 
 
+@pytest.fixture
+def fast_perturbation(monkeypatch):
+    """Limit the Perturbations view to two draws of each step; ten take several seconds."""
+    from vitviz.analyses import perturbation
+
+    orders = partial(perturbation.perturbation_orders, draws=2)
+    monkeypatch.setattr(perturbation, "perturbation_orders", orders)
+    monkeypatch.setattr("vitviz.views.experiment.DRAWS", 2)
+
+
 @pytest.fixture(scope="module")
 def short_training():
     """Limit the shipped training to three of its seventeen snapshots and the final model.

@@ -125,7 +125,9 @@ def test_attribution_frames_accumulate_heads_to_full_map(cached_videos, inspecto
 
 @pytest.mark.long
 @sweep("view", [view.slug for view in VIEWS if is_printable(view)], quick=["rollout", "distance"])
-def test_scales_axes_and_layout_are_constant_across_frames(inspector, photo, view, fast_faithfulness):
+def test_scales_axes_and_layout_are_constant_across_frames(
+    inspector, photo, view, fast_faithfulness, fast_perturbation
+):
     """Only numbers, notes and labels may differ between frames."""
     film = vitviz.animation(view, inspector, photo, detail=True)
     known = []

@@ -39,7 +39,9 @@ def test_every_view_except_the_tour_has_a_figure(inspector, trace):
 
 @pytest.mark.long
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
-def test_svg_and_pdf_contain_text_and_scale_labels(cached_figures, view, fast_faithfulness):
+def test_svg_and_pdf_contain_text_and_scale_labels(
+    cached_figures, view, fast_faithfulness, fast_perturbation
+):
     for detail in (False, True):
         figure = cached_figures(view.slug, detail)
         said = texts(figure.svg())
@@ -56,7 +58,7 @@ def test_svg_and_pdf_contain_text_and_scale_labels(cached_figures, view, fast_fa
 
 
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
-def test_nothing_is_cut_off_at_the_edge(cached_figures, view, fast_faithfulness):
+def test_nothing_is_cut_off_at_the_edge(cached_figures, view, fast_faithfulness, fast_perturbation):
     """Rendered by another program, no letter or line touches the sheet's edge."""
     for detail in (False, True):
         page = np.asarray(
@@ -283,7 +285,7 @@ def test_removed_patches_are_transparent(inspector, photo):
 
 @pytest.mark.long
 @sweep("view", PRINTED, quick=QUICK, ids=lambda view: view.slug)
-def test_nan_is_never_written_as_text(inspector, photo, view, fast_faithfulness):
+def test_nan_is_never_written_as_text(inspector, photo, view, fast_faithfulness, fast_perturbation):
     trace = inspector.trace(photo, ablation=vitviz.Ablation(patches=[0, 17], patches_as="dropped"))
     for detail in (False, True):
         try:

@@ -39,6 +39,8 @@ COUNTS = {
     "hub": 100,
 }
 
+REQUESTED = ("zips", "sent", "calls", "routes")  # kinds that are sent to an app
+
 OPENED = {  # kinds that a subprocess opens
     "checkpoints": "tests.engine.models.mutated",
     "pictures": "tests.security.hostile_images",
@@ -54,9 +56,16 @@ def faults_of_kind(kind: str, first: int, count: int, folder: Path) -> list[str]
         return hostile_hub.download_faults(seeds, folder)
     if kind == "offered":
         return _offered(list(hostile.HOSTILE)[first : first + count], folder)
+    return faults_of_requests([kind], first, count, folder)
+
+
+def faults_of_requests(kinds: Sequence[str], first: int, count: int, folder: Path) -> list[str]:
+    """Return the faults of several kinds of `REQUESTED`, which one app answers one after the other."""
+    seeds = [f"seed {number}" for number in range(first, first + count)]
     with running_judge(folder) as (judge, http):
-        for name, question in _questions(kind, seeds, http):
-            judge.ask(f"{kind} {name}", question)
+        for kind in kinds:
+            for name, question in _questions(kind, seeds, http):
+                judge.ask(f"{kind} {name}", question)
         return judge.faults
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.security.hostile_inputs import COUNTS, faults_of_kind
+from tests.security.hostile_inputs import COUNTS, REQUESTED, faults_of_kind, faults_of_requests
 from tests.security.judge import response_faults
 from vitviz.server.api.serialization import UNEXPECTED
 
@@ -12,9 +12,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak 
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("kind", COUNTS)
+@pytest.mark.parametrize("kind", [kind for kind in COUNTS if kind not in REQUESTED])
 def test_hostile_inputs_end_in_time_with_result_or_message(kind, tmp_path):
     assert faults_of_kind(kind, 0, 12, tmp_path) == []
+
+
+@pytest.mark.processes
+def test_hostile_requests_end_in_time_with_result_or_message(tmp_path):
+    assert faults_of_requests(REQUESTED, 0, 12, tmp_path) == []
 
 
 @pytest.mark.parametrize(
