@@ -112,5 +112,6 @@ def test_rollout_says_how_it_fares_as_the_trial_found():
     script = (ROOT / "vitviz" / "views" / "rollout" / "view.js").read_text(encoding="utf-8")
     told = {name: int(value) for name, value in re.findall(r"(rollout|ledger|random): (\d+)", script)}
     page = " ".join((ROOT / "docs" / "trial.md").read_text(encoding="utf-8").split())
-    found = [float(value) for value in re.findall(r"([\d.]+) ± [\d.]+ % by (?:the|rollout|random)", page)]
+    kept = r"([\d.]+) ± [\d.]+ % (?:of the patches are removed )?in (?:the order of|random order)"
+    found = [float(value) for value in re.findall(kept, page)]
     assert [told[name] for name in ("ledger", "rollout", "random")] == [round(value) for value in found]

@@ -64,7 +64,7 @@ def test_assumed_settings_are_corrected_confirmed_and_saved(open_page, weights):
         "data-checkpoint", "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5", timeout=60_000
     )
     wait_for_mark(page, "assumed: (?!.*Mean and deviation).*Crop")
-    form.get_by_role("button", name="These are right").click()
+    form.get_by_role("button", name="Confirm these values").click()
     expect(form).to_contain_text("Settings given for this file", timeout=60_000)
     wait_for_mark(page, NOT_ASSUMED)
     form.get_by_role("button", name="Save next to the file").click()

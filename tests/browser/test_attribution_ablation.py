@@ -118,7 +118,9 @@ def test_patch_predictions_match_logit_lens_at_a_layer(open_page, coffee):
     ready(page, "evidence")
     view = page.locator("#vitviz-evidence")
     expect(view).to_contain_text("Prediction of each patch after 8 layers")
-    expect(view).to_contain_text("A probe: the classifier was never trained to read a single patch")
+    expect(view).to_contain_text(
+        "Interpret with care: the classifier was never trained to read single patches"
+    )
     depth = view.locator("[data-name=depth] input")
     depth.fill("5")
     expect(view).to_contain_text("Prediction of each patch after 5 layers")

@@ -116,7 +116,7 @@ def test_print_figure_and_caption_match_python_figure(open_page):
     assert caption.input_value() == expected.caption_as("txt", definition=False)
     assert caption.input_value().startswith("Rollout, vitviz-tiny: ")
     dialog.get_by_label("With settings, definition and source").check()
-    expect(caption).to_have_value(re.compile("Photograph: Launch of a Falcon 9"))
+    expect(caption).to_have_value(re.compile("Image: Launch of a Falcon 9"))
     assert "alone: 0" not in caption.input_value() and not re.search(r"[\$]", caption.input_value())
     for form, formula in (("tex", r"$\tilde A_l = r I + (1-r) \bar A_l$"), ("md", r"$\tilde A_l = r I")):
         dialog.get_by_label("Form of the caption").select_option(form)

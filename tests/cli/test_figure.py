@@ -18,7 +18,7 @@ def test_figure_of_file_equals_python_figure(run_vitviz, tmp_path):
     expected = vitviz.figure("rollout", inspector, trace, picture=photo, detail=True, fusion="max")
     assert (tmp_path / "x.svg").read_bytes() == expected.svg()
     assert (tmp_path / "x.txt").read_text(encoding="utf-8") == expected.caption
-    assert "Photograph: cat, 451 × 300 px." in expected.caption
+    assert "Image: cat, 451 × 300 px." in expected.caption
 
 
 def test_strokes_edit_the_image(run_vitviz, tmp_path):

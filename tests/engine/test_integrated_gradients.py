@@ -40,7 +40,7 @@ def test_steps_double_until_map_changes_less_than_five_per_cent():
     assert requested == [16, 32, 64], "from 16 to 32 they differ by 9.4 %, from 32 to 64 by 4.7 %"
     assert (result.steps, result.converged) == (64, True) and result.change == pytest.approx(0.046875)
     assert result.map.sum().item() == pytest.approx(12), "the errors cancel in the sum"
-    assert result.convergence.startswith("64 steps. Doubling them last changed the map by 4.7 %. ")
+    assert result.convergence.startswith("64 steps. The last doubling changed the map by 4.7 %. ")
 
 
 @pytest.mark.parametrize("error", [lambda steps: steps, lambda steps: float("nan")])

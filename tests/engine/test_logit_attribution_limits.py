@@ -51,7 +51,7 @@ def test_nonlinear_head_is_rejected_with_relative_error():
     inspector = inspect(model, "mine")
     with pytest.raises(
         UnsupportedModel,
-        match=r"no account of mine's answers: .* only to \d.\de-\d+ of the largest logit, where 1e-04",
+        match=r"not available for mine: .* by \d.\de-\d+ of the largest logit, and the tolerance is 1e-04",
     ):
         vitviz.logit_attribution(inspector, inspector.trace(noise()), 0)
 

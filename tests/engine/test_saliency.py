@@ -198,7 +198,7 @@ def test_memory_is_checked_before_and_balance_after_pass(monkeypatch):
     model = small_model("class")
     for block in model.blocks:
         block.mlp.act = torch.nn.Softplus()
-    with pytest.raises(UnsupportedModel, match="its parts add up to"):
+    with pytest.raises(UnsupportedModel, match="the contributions sum to"):
         saliency_map(small_saliency_inputs(model=model), "frozen")
 
 

@@ -213,7 +213,7 @@ def test_missing_encoder_raises_for_mp4_but_not_gif(cached_videos, monkeypatch, 
             film.mp4(WIDTH)
     for broken in (tmp_path / "none", "/bin/false"):
         monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(broken))
-        with pytest.raises(VitvizError, match="A GIF needs none"):
+        with pytest.raises(VitvizError, match="A GIF needs no encoder"):
             film.mp4(WIDTH)
     assert film.save(tmp_path / "film.gif", WIDTH).read_bytes()[:3] == b"GIF"
     assert (tmp_path / "film.txt").read_text(encoding="utf-8") == film.caption

@@ -171,7 +171,7 @@ def test_own_surveys_are_drawn_with_standard_error(inspector, surveys):
     error = analyses.cka_error(*(survey.grams for survey in surveys), "patches").max().item()
     told = [str(note) for note in figure.spec.notes]
     assert told == ["Based on 20 images.", f"Standard error: at most ± {error:.3f}."]
-    assert "Based on 20 images." in figure.caption and f"Beside it: {EARLY} (–)." in figure.caption
+    assert "Based on 20 images." in figure.caption and f"Second checkpoint: {EARLY} (–)." in figure.caption
     chart = panels(vitviz.figure("distance", inspector, surveys[0]))[0]
     np.testing.assert_allclose(chart.series[1].y, surveys[0].mean("distance").mean(axis=1), rtol=1e-4)
 
@@ -217,7 +217,7 @@ def test_figure_is_translated(cached_figures, language, said):
     figure = cached_figures(detail=True, language=language, against="beside")
     if drawing.families(language) is not None:
         assert said <= set(texts(figure.svg()))
-    assert EARLY in figure.caption and "Beside it" not in figure.caption
+    assert EARLY in figure.caption and "Second checkpoint" not in figure.caption
 
 
 def test_name_and_caption_mention_shown_second_checkpoint(cached_figures):
@@ -227,8 +227,8 @@ def test_name_and_caption_mention_shown_second_checkpoint(cached_figures):
     )
     assert cached_figures(detail=True).name == "vitviz-compared_vitviz-tiny_vitviz-tiny-30_detail"
     alone, both = cached_figures(), cached_figures(against="beside")
-    assert alone.name == "vitviz-compared_vitviz-tiny" and "Beside it" not in alone.caption
-    assert f"Beside it: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
+    assert alone.name == "vitviz-compared_vitviz-tiny" and "Second checkpoint" not in alone.caption
+    assert f"Second checkpoint: {EARLY} (vit_tiny_patch16_224, Tiny-ImageNet" in both.caption
     for part in ("Based on 20 crops of the four sample images.", "Compare against: The second checkpoint",
                  "Nguyen, Raghu and Kornblith 2021", "K\u0303", "computed in float32"):  # fmt: skip
         assert part in both.caption

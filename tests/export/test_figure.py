@@ -295,6 +295,16 @@ def test_nan_is_never_written_as_text(inspector, photo, view, fast_faithfulness,
         assert [one for one in [*texts(figure.svg()), figure.caption] if NO_NUMBER.search(one)] == []
 
 
+def test_difference_is_refused_where_none_is_shown(inspector, photo, trace):
+    changed = inspector.trace(photo, ablation=vitviz.Ablation(heads=[(1, 1)]))
+    asked = {"before": trace, "difference": "on"}
+    with pytest.raises(VitvizError, match="shows a difference only with show=similarity"):
+        vitviz.figure("tokens", inspector, changed, show="components", **asked)
+    figure = vitviz.figure("tokens", inspector, changed, show="similarity", depth=8, **asked)
+    scale = figure.spec.rows[0][0].scale
+    assert scale.low == -scale.high and np.abs(figure.spec.rows[0][0].values).max() > 0
+
+
 def test_caption_states_assumptions_and_token_names(photo, tmp_path):
     from tests.engine.small_models import save_model, small_vit
 

@@ -101,7 +101,7 @@ interface ViewItems {
   patches: 'norms';
   filters: 'components' | 'variance' | 'raw' | 'norms' | 'response' | 'chart';
   positions: 'similarity';
-  explorer: 'layer' | 'line' | 'pinned' | 'wall' | 'wallmax' | 'distances' | 'entropy' | 'rollout' | 'opening' | 'score';
+  explorer: 'layer' | 'line' | 'pinned' | 'wall' | 'wallmax' | 'distances' | 'entropy' | 'rollout' | 'opening' | 'contributions' | 'score';
   distance: 'distance' | 'prefix_mass' | 'uniform' | 'chart';
   rollout: 'map' | 'layers';
   tokens: 'cosines' | 'line' | 'pinned' | 'by_depth' | 'similarity' | 'across' | 'facing' | 'photo' | 'tints' | 'other_tints' | 'components' | 'shares' | 'norms' | 'usual' | 'largest' | 'typical' | 'received' | 'sinks' | 'entropy' | 'prefix_entropy' | 'cosine' | 'divergence' | 'matrices' | 'chart';

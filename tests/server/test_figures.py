@@ -27,9 +27,9 @@ def expected(inspector, trace, photo):
 def add_sample_credit(caption: str) -> str:
     """Return the caption with the name of the sample, which the Python API does not know."""
     size = "600 × 400 px."
-    assert f"Photograph: {size}" in caption and "alone: 0" not in caption and "auto" not in caption
+    assert f"Image: {size}" in caption and "alone: 0" not in caption and "auto" not in caption
     title = "Coffee cup (Rachel Michetti, courtesy of Pikolo Espresso Bar, CC0)"
-    return caption.replace(f"Photograph: {size}", f"Photograph: {title}, {size}")
+    return caption.replace(f"Image: {size}", f"Image: {title}, {size}")
 
 
 def test_figure_route_matches_python_figure(service, key, expected):

@@ -266,7 +266,7 @@ def test_graph_edges_carry_sums_of_their_paths(subject):
     bound, proven = taken["path_bound"].tolist()
     assert proven == paths.proven == 1 and bound <= abs(paths.paths[-1].share)
     sums, claim, _ = (one["text"] for one in chart["notes"])
-    assert "large paths of opposite sign cancel" in sums and claim == graph.PROVEN
+    assert "Large paths of opposite sign can cancel" in sums and claim == graph.PROVEN
     (layer, head), writer = paths.paths[0].heads[-1], paths.paths[0].writer
     first = f"{writer.kind}.{writer.layer + 1} > head.{layer + 1}.{head + 1}"
     assert taken["paths"][0].startswith(first)

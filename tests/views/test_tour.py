@@ -42,7 +42,7 @@ def test_hybrid_model_has_no_pixel_filters():
     assert (
         TOUR.summary(of)["filters"] is False
         and "convolutional stem" in said["patches"]
-        and "Not applicable" in said["flatten"]
+        and "is not applicable" in said["flatten"]
         and "ℝ" not in said["embedding"]
     )
     with pytest.raises(Unknown, match="not embedded by one matrix"):

@@ -370,14 +370,14 @@ def _dot(
 
 
 AS_IT_IS = (
-    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only to"
-    " {found} of the largest logit, where {allowed} is expected, so something between its heads and its"
-    " logits is not understood. vitviz shows no account rather than a wrong one."
+    "Logit attribution is not available for {checkpoint}: the contributions miss the model's"
+    " logits by {found} of the largest logit, and the tolerance is {allowed}. vitviz probably"
+    " does not support part of this architecture, so it shows no result."
 )
 IN_FLOAT32 = (
-    "There is no account of {checkpoint}'s answers: its lines add up to the model's own logits only in"
-    " float32 to {found} of the largest logit, where {allowed} is expected, so something between its heads"
-    " and its logits is not understood. vitviz shows no account rather than a wrong one."
+    "Logit attribution is not available for {checkpoint}: even in float32, the contributions miss"
+    " the model's logits by {found} of the largest logit, and the tolerance is {allowed}. vitviz"
+    " probably does not support part of this architecture, so it shows no result."
 )
 TOLERANCE = 1e-4  # fraction of the largest logit
 ROUNDING = 4.0  # factor of the largest effect of the precision on any logit of the first image

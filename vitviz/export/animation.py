@@ -50,7 +50,7 @@ MISSING = (
     "Videos in MP4 are encoded by imageio-ffmpeg, which is not installed: pip install 'vitviz[film]'. A GIF"
     " needs nothing more."
 )
-FAILED = "The encoder of MP4 failed here; its own words stand in the log. A GIF needs none."
+FAILED = "The MP4 encoder failed; the server’s log has its error message. A GIF needs no encoder."
 FORMATS = ("mp4", "gif")
 RATE = 10  # frames per second of an MP4; longer frames are repeated, because players expect a constant rate
 HELD = 3  # duration of the last frame, relative to the others

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.errors import Unknown, VitvizError, first_line, quoted
+from vitviz.errors import Unknown, VitvizError, WrongSetting, first_line, quoted
 from vitviz.export import captions
 from vitviz.export.captions import Caption, first_sentence
 from vitviz.traces import cancellation
@@ -72,11 +72,13 @@ def _caption(
         _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
         LocalizedText(RETOUCHED, what=strokes) if strokes else "",
         LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
-        LocalizedText("Beside it: {name} ({known}).", **beside) if beside else "",
+        LocalizedText("Second checkpoint: {name} ({known}).", **beside) if beside else "",
         image_count_text(subject) if view.needs is Needs.SET or subject.survey is not None else "",
         LocalizedText("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
-        LocalizedText("Assumed, as its file does not say it: {what}.", what=assumed) if assumed else "",
-        LocalizedText("Taken away: {what}.", what=without) if without else "",
+        LocalizedText("Assumed, because the checkpoint’s file does not state it: {what}.", what=assumed)
+        if assumed
+        else "",
+        LocalizedText("Ablated or removed: {what}.", what=without) if without else "",
         LocalizedText("Settings: {settings}.", settings=chosen),
         LocalizedText("Definition: {definition}", definition=view.words.definition),
         LocalizedText("What it does not show: {caveat}", caveat=view.words.caveat),
@@ -97,10 +99,10 @@ def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
     sample = next((sample for sample in samples() if sample.name == picture), None)
     if sample is not None:
         size |= {"title": sample.title, "credit": sample.credit}
-        return LocalizedText("Photograph: {title} ({credit}), {width} × {height} px.", **size)
+        return LocalizedText("Image: {title} ({credit}), {width} × {height} px.", **size)
     if picture in ("", "own-picture"):
-        return LocalizedText("Photograph: {width} × {height} px.", **size)
-    return LocalizedText("Photograph: {title}, {width} × {height} px.", title=picture, **size)
+        return LocalizedText("Image: {width} × {height} px.", **size)
+    return LocalizedText("Image: {title}, {width} × {height} px.", title=picture, **size)
 
 
 def _known(subject: ViewContext) -> str:
@@ -416,8 +418,17 @@ def view_contexts(
 
 
 def validate_settings(view: View, subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated settings from Python values, with defaults for all others."""
-    return parse_settings(view, settings_as_text(view, settings), subject.about)
+    """Return validated settings from Python values, with defaults for all others.
+
+    Raises:
+        WrongSetting: For an invalid value, and for a difference where the view shows none.
+    """
+    result = parse_settings(view, settings_as_text(view, settings), subject.about)
+    control = next((one for one in view.controls if one.name == "difference"), None)
+    if control and result["difference"] == "on" and not control.applies(result):
+        expected = " or ".join(f"{name}={value}" for name, values in control.only.items() for value in values)
+        raise WrongSetting(f"{view.title} shows a difference only with {expected}.")
+    return result
 
 
 def settings_as_text(view: View, settings: Mapping[str, Any]) -> dict[str, str]:

@@ -155,7 +155,7 @@ HEAD = (
 
 NOTHING = "No method beats random maps here."
 BEST = "{best} ranks first. {count} of {total} methods beat random maps."
-TIED = "{best} ranks first within noise. {count} of {total} methods beat random maps."
+TIED = "{best} ranks first, but its lead is within noise. {count} of {total} methods beat random maps."
 LEVEL = "Statistically tied with the best: {others}."
 OVER_NOTHING = "Over {pictures} images, no method beats random maps."
 OVER_BEST = "Over {pictures} images, {best} ranks first. {count} of {total} methods beat random maps."

@@ -24,14 +24,15 @@ from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 
 STEM = (
-    "its patches are cut from the features of a stem, so that pixels are no patch's; read the map at tokens"
+    "its patches are cut from the features of a convolutional stem, so no pixel belongs to one"
+    " patch; compute the map at the tokens instead"
 )
 UNBALANCED = (
-    "There is no linear map of the answer of {checkpoint} at {place}: with attention, norms and gates held,"
-    " its parts add up to {found} where the answer is {answer}, so something between is not understood."
-    " vitviz shows no map rather than a wrong one."
+    "The frozen linear map is not available for {checkpoint} at {place}: with attention, norms"
+    " and gates frozen, the contributions sum to {found}, but the model's output is {answer}."
+    " vitviz probably does not support part of this architecture, so it shows no map."
 )
-UNSEEN = "nothing was seen at {place}"
+UNSEEN = "no activations or gradients were recorded at {place}"
 TOLERANCE = 1e-4  # of the score or the largest logit: the tolerated gap of a map that should add up
 FIRST, MOST = 16, 512  # first and largest number of Gauss-Legendre nodes of integrated gradients
 LONGEST = 2_048  # largest number of nodes on request: computing them takes the cube of their number

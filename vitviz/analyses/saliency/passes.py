@@ -18,13 +18,13 @@ from vitviz.traces.display import NotebookChart
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace
 
-CONVERGED = "{steps} steps. Doubling them last changed the map by {change} %. The sum is off by {gap}."
+CONVERGED = "{steps} steps. The last doubling changed the map by {change} %. The sum is off by {gap}."
 NOT_CONVERGED = (
-    "{steps} steps, the limit. Doubling them last still changed the map by {change} %, so the map is not"
-    " reliable. The sum is off by {gap}."
+    "{steps} steps, the limit. The last doubling still changed the map by {change} %, so the map"
+    " is not reliable. The sum is off by {gap}."
 )
 STEPS_SET = (
-    "{steps} steps, as set: whether more would change the map was not tested. The sum is off by {gap}."
+    "{steps} steps, as set. Whether more steps would change the map was not tested. The sum is off by {gap}."
 )
 KINDS = ("linear biases", "norm biases", "positions", "prefix tokens")  # constants, as terms of an account
 

@@ -105,12 +105,12 @@ export default function part(element, props, watch, trigger) {
     const what = decodeURIComponent(value.said || '')
       .replaceAll('&', ', ')
       .replaceAll('+', ' ');
-    const told = value.said && el('p', { class: 'vv-small', text: t('Given: {what}', { what }) });
+    const told = value.said && el('p', { class: 'vv-small', text: t('Your settings: {what}', { what }) });
     const taken = value.items.map((item) => item.taken).filter(Boolean);
     if (names.of !== value.file) names = naming(value.file, value.classes);
     const keep = () => trigger('keep', { labels: names.box.value });
     const ways = [
-      taken.length > 0 && way(t('These are right'), () => say(taken)),
+      taken.length > 0 && way(t('Confirm these values'), () => say(taken)),
       value.said && way(t('Ask again'), () => ask('')),
       value.keeps && value.said && way(t('Save next to the file'), keep),
     ];

@@ -6,18 +6,27 @@ import { t } from '../../frontend/i18n.js';
 import { tip } from '../../frontend/pointer.js';
 
 const SAID = [
-  t('ablation: Removing a head, an MLP or a patch during a pass (vitviz.Ablation).'),
   t(
-    'activation patching: Replacing the tokens from one layer on by those of another image ' +
-      '(Ablation(other=…, at=…)).',
+    'ablation: Replacing the output of a head or an MLP, usually by its mean over other images; ' +
+      'patches are removed (vitviz.Ablation).',
+  ),
+  t(
+    'activation patching: Replacing activations by those of another image: the tokens that enter ' +
+      'a layer, or the outputs of heads or MLPs (Ablation(other=…, at=…)).',
   ),
   t('attention: For each head and query, weights that sum to 1 over all keys.'),
-  t('CKA: Centred kernel alignment: how similarly two layers represent the same images, from 0 to 1.'),
+  t(
+    'CKA: Centred kernel alignment: how similarly two layers represent the same images; about 0 ' +
+      'if unrelated, 1 if equal up to rotation and scale.',
+  ),
   t('class token: A token that belongs to no patch, put before the patches; most classifiers read it.'),
   t('direct logit attribution: A logit as the sum of the contributions of every head, MLP and bias.'),
   t('entropy: The spread of a row of attention: 0 nats on a single token, ln n if uniform over n tokens.'),
   t('head: One of the parallel attentions of a layer, with its own queries, keys and values.'),
-  t('logit: A class’s score before softmax; the difference of two logits is their log odds.'),
+  t(
+    'logit: A class’s score before softmax; the difference of two logits is the log odds of one ' +
+      'class against the other.',
+  ),
   t('logit lens: A prediction from an earlier layer, read by the final norm and classifier.'),
   t('MLP: The part of a layer that processes each token separately.'),
   t('nat: The unit of information for natural logarithms; a bit is 0.69 nats.'),
@@ -27,7 +36,10 @@ const SAID = [
   t('rollout: The product of the attention of all layers, with skip connections included.'),
   t('SaCo: Agreement of a map’s values with the patches’ measured effects, from −1 to 1 (Wu et al. 2024).'),
   t('saliency map: A map of how much each patch matters for a prediction.'),
-  t('token: A vector that passes through the layers: one for each patch, plus prefix tokens.'),
+  t(
+    'token: A vector that passes through the layers: one for each patch, plus prefix tokens ' +
+      '(such as the class token and registers).',
+  ),
 ];
 // Longest first, since "logit lens" contains "logit". A single Chinese character is also part of other words,
 // so such terms are skipped.

@@ -70,7 +70,7 @@ class SimilarityView(View):
             "against", "Compare against",
             options=(
                 ("own", "The same checkpoint"), ("beside", "The second checkpoint"),
-                ("before", "The earliest training step"), ("film", "Its training"),
+                ("before", "The earliest training step"), ("film", "All training steps"),
             ),
         ),
         Choice(

@@ -12,8 +12,8 @@ from vitviz.views.shared import class_name
 
 PALE = {ORANGE: "#e3b78e", BLUE: "#9cc3e2"}  # paler variants for MLPs
 HELD = (
-    "{sum} of {share}: patches {embedding}, positions {positions}, heads {heads}, MLPs {mlps}, biases"
-    " {biases}; attention and norms frozen."
+    "The sources sum to {sum}: patches {embedding}, positions {positions}, heads {heads}, MLPs {mlps},"
+    " biases {biases}. The head’s contribution is {share}. Attention and norms are frozen."
 )
 LEGEND = (
     (ORANGE, LocalizedText("raises (attention)")),
@@ -100,7 +100,7 @@ def upstream_chart(view, subject, settings) -> Chart:
     also = {"name": [writer_name(*one) for one in names], "hint": hints}
     details = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
     details["told"] = (LocalizedText("{name}"), LocalizedText("{hint}"))
-    along = LocalizedText("patch, position, layers (heads; MLPs pale), biases")
+    along = LocalizedText("patch, position, layers (full colour: heads; pale: MLPs), biases")
     up = LocalizedText("Contribution to the {sum}", sum=sum_name(subject, settings))
     title = LocalizedText("{head}: upstream sources", head=writer_name("head", layer, head))
     ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))

@@ -22,7 +22,8 @@ THICK = (0.25, 1.9)  # widths of the smallest and the largest edge, mm
 ALONG = np.linspace(0.0, 1.0, 9)  # points along an edge that respond to the pointer
 OPENED, WORK = 3000, 8e9  # most chains of heads to open; most chains x attention weights
 SUMS = (
-    "These {count} paths add {shown}, all others {rest} (total {total}): large paths of opposite sign cancel."
+    "These {count} paths add {shown}, all others {rest} (total {total}). Large paths of opposite"
+    " sign can cancel."
 )
 PROVEN = "They are proven to be the largest: no other path exceeds {bound}."
 FOUND = (

@@ -25,7 +25,8 @@ function soFar(self) {
     logit: signed(values.at(-1)),
   };
   return t(
-    'At the final norm scale, the contributions after {depth} layers sum to {share} of {logit}.',
+    'With the final norm’s scale held fixed, the contributions of the first {depth} layers sum ' +
+      'to {share}; all layers sum to {logit}.',
     told,
   );
 }
@@ -72,7 +73,9 @@ export function bestOf(self, cell) {
 /** Explains the patch predictions: a reading, a probe, or the reason why there are none. */
 export function worth(self) {
   const { patches } = self.summary;
-  if (patches === 'probe') return t('A probe: the classifier was never trained to read a single patch.');
-  if (patches === 'reading') return t('A reading: the classifier reads the mean of these patches.');
+  if (patches === 'probe')
+    return t('Interpret with care: the classifier was never trained to read single patches.');
+  if (patches === 'reading')
+    return t('The classifier reads the mean of these patches, so each patch has a prediction of its own.');
   return t(patches);
 }

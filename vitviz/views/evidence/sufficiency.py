@@ -13,13 +13,14 @@ from vitviz.views.subject import Settings, ViewContext
 
 STEPS, DRAWS = 11, 3  # numbers of edges that are tried; random orders
 PRESERVE = (
-    "The {count} largest edges ({share} %) preserve the prediction. Of {tried} sizes tried, this is the"
-    " smallest that does; from {stable} edges ({part} %) on, all of these do."
+    "The {count} largest edges ({share} %) preserve the prediction. This is the smallest of the"
+    " {tried} numbers tried that does; every number tried from {stable} edges ({part} %) upwards"
+    " also does."
 )
 AHEAD = "margin over the next class, in logits"
 OTHER = "below this line, the yes/no prediction flips"
 ONE_AHEAD = "margin over even odds, in logits"
-CHANCE = "Of these sizes, random subsets first preserve it at {chance}."
+CHANCE = "Random subsets first preserve the prediction at {chance} of the edges (one value per random order)."
 UNTRIED = "The margin need not grow with the number of edges, so sizes that were not tried may differ."
 NONE = "Another class is ahead with all edges kept, so there is no prediction to preserve."
 RANDOM = "in {count} random orders"

@@ -21,11 +21,14 @@ from vitviz.views.subject import Settings, ViewContext
 BATCH, MOST = 8, 48  # edges per pass; most edges per head
 INTO = (("value", "the head’s values"), ("query", "the head’s queries"), ("key", "the head’s keys"))
 PARTS_AS = (("mean", "mean over other images"), ("zero", "zero vector"))
-WHY = "Contributions freeze attention and norms; effects let the model respond."
+WHY = (
+    "Contributions freeze attention and norms; the drop is measured in a real pass, in which the"
+    " model responds."
+)
 RUN = "{count} of {of} edges were run, sampled at random with a fixed seed."
 ALL = "All {of} edges were run."
-CORRELATION = "Correlation of contribution and effect: {value}."
-ALONG = "Contributions follow the path in view; effects include all paths to the output."
+CORRELATION = "Correlation of contribution and drop: {value}."
+ALONG = "Contributions follow the path in view; the drop includes all paths to the output."
 INDIRECT = "With attention frozen, the inputs to queries and keys have no direct contribution."
 
 
@@ -91,7 +94,12 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
     like = {"dots": True, "of": of, "said": said, "told": details, "also": also}
     dots = Series(x, effects, LocalizedText("one source"), BLUE, **like)
     along = LocalizedText("direct contribution, in logits" if valued else "source layer")
-    axes = along, LocalizedText("effect, in logits"), ends, ends if valued else diagonal_and_range(effects)[1]
+    axes = (
+        along,
+        LocalizedText("drop when ablated, in logits"),
+        ends,
+        ends if valued else diagonal_and_range(effects)[1],
+    )
     asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
     like = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(asked)}
     series, notes = (line, dots) if valued else (dots,), _notes(subject, settings, shares, effects)

@@ -35,7 +35,12 @@ export function opening(self) {
   const node = el(
     'div',
     { class: 'vv-opening', 'data-export': 'no', hidden: true },
-    el('p', { text: t('The outlined patch attends to the bright patches. This head copies from there.') }),
+    el('p', {
+      text: t(
+        'The outlined patch attends to the bright patches. This head copies information from them to ' +
+          'the outlined patch.',
+      ),
+    }),
     share,
     div(
       'vv-buttons',

@@ -88,9 +88,10 @@ const fares = (self) =>
     'p',
     { class: 'vv-text vv-fares' },
     t(
-      'With top patches removed first, vitviz-tiny keeps its prediction until {rollout} % are ' +
-        'removed; by the map of Attribution {ledger} %, in random order {random} % (mean of 500 ' +
-        'images). All classes get the same map.',
+      'With top patches removed first, vitviz-tiny keeps its prediction until {rollout} % of the ' +
+        'patches are removed (rollout), {ledger} % (direct logit attribution) or {random} % (random ' +
+        'order); mean of 500 images. Lower is more faithful. Rollout gives the same map for every ' +
+        'class.',
       { rollout: 35, ledger: 20, random: 65 },
     ),
     ' ',

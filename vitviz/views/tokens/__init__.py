@@ -1,5 +1,6 @@
 """Representations: similarity, components and norms of tokens at any depth, and similarity of heads."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ class RepresentationsView(View):
         IntListSetting("pins", maximum="tokens", tokens=True),
         Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key
         IntSetting("partner", maximum="patches"),  # selected patch of the second image
-        DIFFERENCE,
+        replace(DIFFERENCE, only={"show": ("similarity",)}),
     )  # fmt: skip
     items = (
         drawing_item(

@@ -12,7 +12,7 @@ import { beside, digits, folded, pair, plain, shapeOf, sheetOf, summed } from '.
 export const readoutStep = {
   build(self) {
     const read = strip(self, { label: t('The class token after the last layer') });
-    const y = strip(self, { label: t('y, what the head reads') });
+    const y = strip(self, { label: t('y, the classifier’s input') });
     const buttons = el('div', {
       class: 'vv-buttons',
       role: 'group',
@@ -67,7 +67,7 @@ export const readoutStep = {
     made.buttons.replaceChildren(...top.map(({ name }, i) => button(t(name), () => choose(i), pressed(i))));
     made.title.textContent = t('One logit as a sum');
     const count = y.length;
-    const text = t('The row of the head that belongs to it: {count} numbers', { count });
+    const text = t('The classifier’s row for this class: {count} numbers', { count });
     made.weights.draw(row.weights, { width, text });
     made.products.draw(products, { width, text: t('y × weights, number by number') });
     made.sum.textContent = summed(products, row.bias);
