@@ -311,8 +311,8 @@ def test_caption_states_assumptions_and_token_names(photo, tmp_path):
     inspector = vitviz.load(save_model(small_vit(), tmp_path / "mine.safetensors"), heads=4, device="cpu")
     figure = vitviz.figure("tokens", inspector, inspector.trace(photo), show="similarity", token="6")
     assert (
-        "Assumed, as its file does not say it: pool=class, block=pre-norm, mean=0.485,0.456,0.406&std="
-        in (figure.caption)
+        "Assumed, because the checkpoint’s file does not state it: pool=class, block=pre-norm,"
+        " mean=0.485,0.456,0.406&std=" in (figure.caption)
     )
     assert "token: Patch 6" in figure.caption and "Similarity to Patch 6 " in figure.caption
     assert "token-5" in figure.name  # sequence position of patch 6 after the class token; files count from 0

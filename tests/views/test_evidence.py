@@ -298,10 +298,13 @@ def test_the_page_says_which_tried_sizes_preserve_the_prediction():
     margins = np.asarray([[-1, 1, -1, 1, 2], [-1, -1, -1, 1, 2], [-1, -1, 1, 1, 2.0]])
     told = sufficiency._notes(counts, margins, 39)
     assert told[0] == (
-        "The 4 largest edges (10 %) preserve the prediction. Of 5 sizes tried, this is the smallest that"
-        " does; from 20 edges (51 %) on, all of these do."
+        "The 4 largest edges (10 %) preserve the prediction. This is the smallest of the 5 numbers tried that"
+        " does; every number tried from 20 edges (51 %) upwards also does."
     )
-    assert told[1] == "Of these sizes, random subsets first preserve it at 21 % · 51 %."
+    assert told[1] == (
+        "Random subsets first preserve the prediction at 21 % · 51 % of the edges"
+        " (one value per random order)."
+    )
     assert sufficiency._notes(counts, -margins, 39) == (sufficiency.NONE,)
 
 

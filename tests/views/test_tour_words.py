@@ -91,7 +91,7 @@ def test_other_model_differences_are_stated():
 def test_every_readout_has_its_own_text():
     largest = spoken(subject(small_vit(global_pool="max")))
     assert (
-        "does not read it, though: it reads the largest" in largest["token"]
+        "does not read it, though: it reads, in each dimension, the maximum" in largest["token"]
         and "each number of y is the largest" in largest["readout"]
     )
     everything = spoken(subject(small_vit(global_pool="avg", pool_include_prefix=True, reg_tokens=2)))
