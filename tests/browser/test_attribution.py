@@ -207,7 +207,7 @@ def test_path_graph_tooltips_and_edge_ablation_of_a_head(open_page):
     panel = view.locator(".vv-alone:visible")
     expect(panel).to_have_attribute("data-done", "all", timeout=60_000)
     expect(panel).to_contain_text(
-        re.compile(r"Correlation of contribution and effect: −?\d\.\d\d\. All \d+ edges")
+        re.compile(r"Correlation of contribution and drop: −?\d\.\d\d\. All \d+ edges")
     )
     panel.locator(".vv-chart").focus()
     page.keyboard.press("ArrowRight")
