@@ -30,6 +30,7 @@ const stops = {
 
 const COLUMNS = 640; // px of width from which a step's text and figure are side by side
 const SMALLEST = 0.6; // of the height: a figure that would have to be smaller scrolls
+const lecturing = () => document.documentElement.classList.contains('vv-lecturing');
 const stopOf = ({ settings, summary }) => stops[summary.steps[settings.step - 1].name];
 
 export default () => ({
@@ -127,7 +128,8 @@ export default () => ({
     const home = beside ? ui.side : ui.fold;
     if (ui.map.node.parentNode !== home) home.append(ui.map.node);
     ui.fold.hidden = ui.dots.hidden = beside;
-    ui.node.classList.toggle('vv-columns', beside && figure.clientWidth >= COLUMNS);
+    const columns = lecturing() ? Boolean(room) : beside && figure.clientWidth >= COLUMNS;
+    ui.node.classList.toggle('vv-columns', columns);
     ui.map.show(step.name);
   },
 
@@ -137,10 +139,9 @@ export default () => ({
    */
   fitted(self, draw) {
     const { body, node } = self.ui;
-    const slide = Boolean(self.room) && node.classList.contains('vv-columns');
-    const lecturing = document.documentElement.classList.contains('vv-lecturing');
+    const slide = node.classList.contains('vv-columns');
     const tall = slide ? body.clientHeight : self.tall;
-    const least = lecturing ? 0 : tall * SMALLEST;
+    const least = lecturing() ? 0 : tall * SMALLEST;
     const drawn = (height) => {
       self.ui.space = { width: body.clientWidth, tall: height, slide };
       draw();
