@@ -160,7 +160,7 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
         value = filed[control.name]
         if value in ("", (), [], None) or not control.applies(settings):
             continue
-        quiet = not control.label or control is DIFFERENCE
+        quiet = not control.label or control.name == DIFFERENCE.name
         if quiet and settings[control.name] == _default(control, subject):
             continue
         if value == "auto":

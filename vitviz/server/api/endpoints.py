@@ -471,7 +471,9 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
     """Return the function of a view's derived endpoint, with signature and docstring for Gradio."""
     items_exported = [item for item in view.items if item.in_export and not item.of_image]
     asked = {name for item in items_exported for name in item.depends}
-    controls = [control for control in view.controls if control.name in asked and control is not DIFFERENCE]
+    controls = [
+        control for control in view.controls if control.name in asked and control.name != DIFFERENCE.name
+    ]
     tokens = {control.name for control in controls if isinstance(control, IntSetting) and control.tokens}
 
     def answer(*given, **named) -> dict:
