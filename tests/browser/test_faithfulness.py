@@ -13,7 +13,7 @@ from tests.browser.conftest import export, open_tab, ready, upload_image_set
 from tests.browser.held_requests import HeldRequests
 from vitviz.views.trial import ORDER
 
-MANY = 40  # images, so that a stop leaves some
+MANY = 120  # images, so that a stop leaves some
 LINES = """(all) => all.map((one) => {
   const rgb = (colour) => Object.assign(document.createElement('i').style, { color: colour }).color;
   const style = getComputedStyle(one.querySelector('.js-line'));

@@ -1,7 +1,7 @@
 // The first screen: one head, large. The query wanders over the image by itself until the visitor points at
 // the figure, touches the page or presses a key. Under prefers-reduced-motion it stands still.
 
-import { unpacked } from '../../frontend/data.js';
+import { aborted, Refusal, unpacked } from '../../frontend/data.js';
 import { button, div, el, origin, seek } from '../../frontend/elements.js';
 import { t } from '../../frontend/i18n.js';
 import { fixed } from '../../frontend/numbers.js';
@@ -78,7 +78,9 @@ export function opening(self) {
   async function weigh() {
     const { key } = self;
     contributions = { key, values: [] };
-    const found = await self.get('contributions', self.life.signal).catch(() => null);
+    const found = await self.get('contributions', self.life.signal).catch((problem) => {
+      if (!aborted(problem) && !(problem instanceof Refusal)) console.error(problem);
+    });
     if (found && key === self.key) contributions = { key, ...unpacked(found) };
     follow(self.query);
   }

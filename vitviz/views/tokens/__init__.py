@@ -37,6 +37,10 @@ BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
 HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
+_SIMILARITY, _COMPONENTS, _NORMS, _HEADS = (
+    {"show": (panel,)} for panel in ("similarity", "components", "norms", "heads")
+)
+_TOKEN_PANELS = {"show": ("similarity", "components")}
 _COMPUTE = {  # item -> function of subject and settings
     "cosines": compute.cosines,
     "by_depth": compute.cosines_by_depth,
@@ -82,39 +86,52 @@ class RepresentationsView(View):
             default="layers",
         ),
         Choice(
-            "norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm")), advanced=True,
+            "norm", "Tokens", options=(("raw", "Raw"), ("final", "Through the final norm")),
+            only=_TOKEN_PANELS, advanced=True,
         ),
-        Choice("mean", "Mean patch", options=(("out", "Subtracted"), ("in", "Kept"))),
+        Choice("mean", "Mean patch", options=(("out", "Subtracted"), ("in", "Kept")), only=_SIMILARITY),
         Choice(
             "basis", "Basis",
             options=(
                 ("own", "Of this depth"), ("all", "Shared by all depths"), ("photo", "Shared by both images"),
                 ("beside", "Shared by both checkpoints"), ("film", "Shared by all training steps"),
             ),
+            only=_COMPONENTS,
         ),
         Choice(
             "tint", "Colours",
             options=(
                 ("steady", "Aligned across depths"), ("plain", "Components 1, 2, 3 as red, green, blue"),
             ),
-            advanced=True,
+            only=_COMPONENTS, advanced=True,
         ),
-        Slider("k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5),
+        Slider(
+            "k", "Limit: median + k · MAD", maximum=30, step=0.5, default=5,
+            only={**_NORMS, "mark": ("on", "all")},
+        ),
         Choice(
             "mark", "Patches above the limit",
-            options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")), advanced=True,
+            options=(("off", "Not marked"), ("on", "Marked"), ("all", "Marked in every view")),
+            only=_TOKEN_PANELS, advanced=True,
         ),
         Choice(
             "measure", "Head measure",
             options=(("looked", "Effective tokens attended"), ("nats", "Entropy in nats")),
+            only=_HEADS,
         ),
-        Choice("alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon"))),
-        Slider("opacity", "Opacity", step=0.05, default=0.8, advanced=True),
+        Choice(
+            "alike", "Head similarity", options=(("cosine", "Cosine"), ("divergence", "Jensen-Shannon")),
+            only=_HEADS,
+        ),
+        Slider(
+            "opacity", "Opacity", step=0.05, default=0.8,
+            only={"show": ("similarity", "components", "norms")}, advanced=True,
+        ),
         IntSetting("token", maximum="tokens", default="middle", tokens=True),
         IntListSetting("pins", maximum="tokens", tokens=True),
         Text("other", fits=r"[a-z]{0,20}|[0-9a-f]{40}"),  # the second image: name of a sample or key
         IntSetting("partner", maximum="patches"),  # selected patch of the second image
-        replace(DIFFERENCE, only={"show": ("similarity",)}),
+        replace(DIFFERENCE, only=_SIMILARITY),
     )  # fmt: skip
     items = (
         drawing_item(

@@ -16,13 +16,6 @@ import { drawNorms, frameOutliers, histogram, strip } from './norms.js';
 import { second, shared } from './second.js';
 import { marking, outliers, roomOf, skipOf, small, tokensOf } from './tokens.js';
 
-/** Settings that affect each panel. */
-const APPLIES = {
-  similarity: ['norm', 'mean', 'mark', 'opacity', 'difference'],
-  components: ['norm', 'basis', 'tint', 'mark', 'opacity'],
-  norms: ['k', 'opacity'],
-  heads: ['measure', 'alike'],
-};
 /** Draws the matrix of all heads, and the similarity of the heads of one block. */
 function drawHeads(self) {
   const { width, height } = roomOf(self);
@@ -43,10 +36,7 @@ export default () => ({
   side: true,
   walled: true,
   caption: (self) => (self.settings.show === 'similarity' ? nameOf(self, self.settings.token) : ''),
-  idle(self) {
-    const used = ['show', 'depth', ...APPLIES[self.settings.show], ...(marking(self) ? ['k'] : [])];
-    return self.value.controls.map((control) => control.name).filter((name) => !used.includes(name));
-  },
+  idle: (self) => (marking(self) ? [] : ['k']),
   reset: (self) => {
     self.held = false;
     self.facing = null;

@@ -202,9 +202,9 @@ class FaithfulnessView(View):
             beside = compute.class_sensitivity_column(subject, target, methods) if others else None
             results = self.results(subject, settings)
             return json_bytes(to_json(compute.correlation_matrix(results, settings["score"], beside)))
-        if name == "verdict" and not settings["method"]:
-            return json_bytes(compute.ranking_json(self.results(subject, settings), settings["score"]))
         order = tested_methods(subject)
+        if name == "verdict" and not settings["method"]:
+            settings = {**settings, "method": order[-1]}
         if settings["method"] not in order:
             given = quoted(settings["method"])
             raise Unknown(f"There is no method {given}; expected one of {', '.join(order)}.")

@@ -171,7 +171,7 @@ const this_ = {
     const asked = { target, patches_as, steps, score };
     const ask = (item, more = {}) => self.array(item, query({ ...asked, ...more }), signal);
     run.score = score;
-    const verdict = run.tried.size > 1 && ask('verdict', whole ? {} : { method }); // random maps come first
+    const verdict = run.tried.size > 1 && ask('verdict', { method }); // random maps come first
     const questions = [ask('panels', { method }), verdict, run.alike && ask('agreement')];
     const found = await Promise.all(questions);
     if (self.ui.run !== run || self.settings.score !== score) return;
