@@ -91,12 +91,19 @@ def test_keyboard_changes_patch_head_and_layer(page, trace):
     expect(page.locator("#vitviz-explorer .vv-live")).not_to_be_empty()
 
 
-def test_keyboard_on_head_wall_selects_layer_and_head(page, trace):
+@pytest.mark.parametrize(
+    "window, columns, next_layer, next_head",
+    [((1440, 900), 4, "ArrowDown", "ArrowRight"), ((1440, 620), 8, "ArrowRight", "ArrowDown")],
+    ids=["a row per layer", "a column per layer"],
+)
+def test_keyboard_on_head_wall_selects_layer_and_head(page, trace, window, columns, next_layer, next_head):
+    page.set_viewport_size({"width": window[0], "height": window[1]})
+    page.wait_for_function(f"() => {VIEW}.ui.wallPlace.cols === {columns}")
     wall = page.locator('#vitviz-explorer canvas[aria-label^="All layers"]')
     wall.focus()
     for _ in range(3):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowDown")
+        page.keyboard.press(next_layer)
+    page.keyboard.press(next_head)
     page.keyboard.press("Enter")
     wait_for_settings(page, layer=4, head=2)
     token = int(page.evaluate(f"{VIEW}.settings.token"))
@@ -148,7 +155,7 @@ def test_heads_sorted_by_distance_start_with_nearest(page, trace):
     wall.scroll_into_view_if_needed()
     for layer in (0, len(order) - 1):
         for place in (0, trace.layers[0].heads - 1):
-            x, y, width, height = page.evaluate(f"{VIEW}.ui.wallPlace.box({place} * {len(order)} + {layer})")
+            x, y, width, height = page.evaluate(f"{VIEW}.ui.wallPlace.slot({place}, {layer})")
             wall.click(position={"x": x + width / 2, "y": y + height / 2})
             wait_for_settings(page, layer=layer + 1, head=order[layer][place] + 1)
 

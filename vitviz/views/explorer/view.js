@@ -152,8 +152,7 @@ export default () => ({
       self.say(t('Layer {layer}, head {head}', self.settings));
     });
     const cellOf = (cell) => {
-      const layer = cell % self.value.layers;
-      const place = Math.floor(cell / self.value.layers);
+      const { layer, place } = self.ui.wallPlace.at(cell);
       return { layer, head: place < self.value.heads ? self.ui.order[layer][place] : -1 };
     };
     const wallName = ({ layer, head }) =>
@@ -169,7 +168,7 @@ export default () => ({
         const at = cellOf(cell);
         const distance = at.head < 0 ? undefined : distanceOf(self, at.layer, at.head);
         const most = at.head < 0 ? null : self.data.wallmax.values[at.layer * self.value.heads + at.head];
-        wallSpot.put(...p.box(cell));
+        wallSpot.put(...p.slot(p.at(cell).place, at.layer));
         const weight = most === null ? '' : t('largest weight {value}', { value: number(most) });
         const value = distance?.toFixed(1);
         const far = value ? t('attention distance {value} px', { value }) : '';
@@ -184,7 +183,7 @@ export default () => ({
         self.set('layer', at.layer + 1);
       },
     });
-    const beside = { wall, wallTitle, wallBar, now, facts, walls, score: why, opening: begun };
+    const beside = { wall, wallTitle, wallPlot, wallBar, now, facts, walls, score: why, opening: begun };
     return { base, heat, asked, framed, marks, bar, title, chips, pin, pinned, ...beside };
   },
 
@@ -213,11 +212,11 @@ export default () => ({
       ui.collected = new Float32Array(tokensOf(self)); // rollout has values for patches only
       ui.collected.set(data.rollout.values, first(self));
     }
-    drawWall(self);
     ui.walls.hidden = deeper(self);
     drawScore(self, ui.score);
     showChips(self);
     paint(self);
+    drawWall(self); // the facts take their height before
     showPins(self);
     ui.framed.draw(ui.size, rowByRow(grid, ui.size));
   },

@@ -1,4 +1,5 @@
-// Grid of the explorer: all layers x heads as thumbnails for one query, with the mean of the heads last.
+// Grid of the explorer: all layers and heads as thumbnails for one query, with the mean of the heads last. Layers
+// are columns or rows, whichever gives larger thumbnails.
 
 import { tinted } from '../../frontend/colours.js';
 import { fit } from '../../frontend/elements.js';
@@ -71,21 +72,36 @@ export function drawWall(self) {
   const aspect = (rows * grid.patch[0]) / (cols * grid.patch[1]);
   const shell = () => getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1';
   const bounded = self.read('bounded', shell);
-  const tall = bounded ? self.deep - 130 * self.zoom - ui.opening.node.offsetHeight : Infinity;
-  const pitch = Math.max(9, Math.min(bounded ? 150 : 72, room / layers, tall / (heads + 1) / aspect));
+  ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
+  // besides the grid: title, scale and facts, and a line more, as other queries have longer facts
+  const others = self.read('others', () => ui.walls.offsetHeight - ui.wallPlot.offsetHeight);
+  const tall = bounded ? self.deep - others - top - 20 * self.zoom : Infinity;
+  const apart = 8; // px between the last head and the mean
+  const across = Math.min(room / layers, (tall - apart) / (heads + 1) / aspect);
+  const along = bounded ? Math.min((room - apart) / (heads + 1), tall / layers / aspect) : 0;
+  const upright = along > across; // a row per layer
+  const pitch = Math.max(9, Math.min(bounded ? 150 : 72, Math.max(across, along)));
   const tw = pitch - gap;
   const th = tw * aspect;
   const down = th + gap;
-  const fallen = (place) => top + place * down + (place === heads ? 8 : 0); // the mean is set apart
   /** @type {(place: number, layer: number) => [number, number, number, number]} */
-  const slot = (place, layer) => [left + layer * pitch, fallen(place), tw, th];
+  const slot = (place, layer) => {
+    const [col, row] = upright ? [place, layer] : [layer, place];
+    const set = place === heads ? apart : 0;
+    return [left + col * pitch + (upright ? set : 0), top + row * down + (upright ? 0 : set), tw, th];
+  };
   const removed = removedHeads(self).map(({ layer, head }) =>
     slot(ui.order[layer - 1].indexOf(head - 1), layer - 1),
   );
-  const drawn = [ui.wallName, pitch, self.density, settings.order, self.colour('color')].join('/');
+  const [columns, lines] = upright ? [heads + 1, layers] : [layers, heads + 1];
+  const size = {
+    width: columns * pitch + (upright ? apart : 0),
+    height: lines * down + (upright ? 0 : apart),
+  };
+  const drawn = [ui.wallName, upright, pitch, self.density, settings.order, self.colour('color')].join('/');
   if (ui.wallDrawn !== drawn) {
     ui.wallDrawn = drawn;
-    const context = fit(ui.wall, left + layers * pitch, top + (heads + 1) * down + 8, self.density);
+    const context = fit(ui.wall, left + size.width, top + size.height, self.density);
     context.imageSmoothingEnabled = tw * self.density < cols;
     for (let l = 0; l < layers; l++)
       for (let p = 0; p <= heads; p++) {
@@ -97,28 +113,34 @@ export function drawWall(self) {
     context.font = `${12 * self.zoom}px ${self.colour('font-family')}`;
     context.globalAlpha = 0.8;
     context.textBaseline = 'middle';
-    context.textAlign = 'center';
-    for (let l = 0; l < layers; l += Math.ceil((18 * self.zoom) / pitch))
-      context.fillText(String(l + 1), slot(0, l)[0] + tw / 2, top / 2);
-    context.textAlign = 'right';
+    // names of columns above, of rows on the left; too close ones are left out
+    const name = (text, place, layer, column) => {
+      const [x, y] = slot(place, layer);
+      context.textAlign = column ? 'center' : 'right';
+      context.fillText(text, column ? x + tw / 2 : left - 8, column ? top / 2 : y + th / 2);
+    };
+    const step = (column) => Math.ceil((column ? 18 * self.zoom : 14 * self.zoom) / (column ? pitch : down));
+    for (let l = 0; l < layers; l += step(!upright))
+      name(upright && l === 0 ? t('layer {layer}', { layer: 1 }) : String(l + 1), 0, l, !upright);
     if (settings.order === 'distance') {
-      context.fillText(t('near'), left - 8, slot(0, 0)[1] + th / 2);
-      if (heads > 1) context.fillText(t('far'), left - 8, slot(heads - 1, 0)[1] + th / 2);
+      name(t('near'), 0, 0, upright);
+      if (heads > 1) name(t('far'), heads - 1, 0, upright);
     } else {
-      for (let h = 0; h < heads; h += Math.ceil((14 * self.zoom) / down)) {
-        const name = h === 0 ? t('head {head}', { head: 1 }) : String(h + 1);
-        context.fillText(name, left - 8, slot(h, 0)[1] + th / 2);
-      }
+      for (let h = 0; h < heads; h += step(upright))
+        name(!upright && h === 0 ? t('head {head}', { head: 1 }) : String(h + 1), h, 0, upright);
     }
-    context.fillText(t('mean'), left - 8, slot(heads, 0)[1] + th / 2);
-    context.fillText(t('layer'), left - 8, top / 2);
+    name(t('mean'), heads, 0, upright);
+    context.textAlign = 'right';
+    context.fillText(upright ? t('head') : t('layer'), left - 8, top / 2);
   }
-  const box = (cell) => slot(Math.floor(cell / layers), cell % layers);
-  const size = { width: layers * pitch, height: (heads + 1) * down + 8 };
-  ui.wallPlace = { rows: heads + 1, cols: layers, x: left, y: top, ...size, box };
+  /** The layer of a cell and its place among the heads, of which the mean is the last. */
+  const at = (cell) => {
+    const [row, col] = [Math.floor(cell / columns), cell % columns];
+    return upright ? { layer: row, place: col } : { layer: col, place: row };
+  };
+  ui.wallPlace = { rows: lines, cols: columns, x: left, y: top, ...size, slot, at };
   const place = settings.show === 'mean' ? heads : ui.order[settings.layer - 1].indexOf(settings.head - 1);
   settings.show === 'rollout' ? ui.now.hide() : ui.now.put(...slot(place, settings.layer - 1));
-  ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
   const said = absolute
     ? t('Attention weight, one scale for all')
     : t('Weight relative to each map’s maximum');

@@ -171,7 +171,7 @@ const this_ = {
     const asked = { target, patches_as, steps, score };
     const ask = (item, more = {}) => self.array(item, query({ ...asked, ...more }), signal);
     run.score = score;
-    const verdict = run.tried.size > 1 && ask('verdict', { method }); // random maps come first
+    const verdict = (whole || run.tried.size > 2) && ask('verdict', { method }); // after both baselines
     const questions = [ask('panels', { method }), verdict, run.alike && ask('agreement')];
     const found = await Promise.all(questions);
     if (self.ui.run !== run || self.settings.score !== score) return;
@@ -198,7 +198,7 @@ const this_ = {
       const question = t(panel.y_label); // a metric's own scale; a label may be left out
       const named = {
         question,
-        y_label: i ? '' : panel.y_label,
+        y_label: i && !stacked ? '' : panel.y_label,
         x_label: stacked && !i ? '' : panel.x_label,
       };
       drawn[i].draw({ ...panel, ...named }, width, Math.max(stacked ? 130 : 200, stacked ? tall / 2 : tall));
