@@ -248,6 +248,8 @@ export default () => ({
     const width = self.wide ? Math.min(400, self.detail) : Math.min(300, self.width * 0.7 - 24);
     const figure = unpacked(data.chart);
     figure.bars.colours = figure.bars.colours.map((one, at) => (at === i ? 'var(--vv-accent)' : `${one}80`));
-    ui.chart.draw(figure, width, 130 * self.zoom);
+    const [top, bottom] = [ui.chart.node, ui.detail].map((node) => node.getBoundingClientRect());
+    const spare = self.wide && self.room ? bottom.bottom - top.top - 48 * self.zoom : 0; // below its title
+    ui.chart.draw(figure, width, Math.max(130 * self.zoom, Math.min(260 * self.zoom, spare)));
   },
 });

@@ -62,7 +62,10 @@ export function drawComponents(self) {
     const [, most] = still(self, `component/${c}/${asked}`, 0, reach(values) || 1);
     tinted(values, rows, cols, 'balance', -most, most, 0, figure.firstChild).style.cssText =
       `width:${side}px;height:${side * aspect}px;image-rendering:pixelated`;
-    figure.lastChild.textContent = t('Component {number}: {share}', { number: c + 1, share: share(c) });
+    figure.lastChild.textContent = t('Component {number}: {share}', {
+      number: c + 1,
+      share: share(c).replace(' ', '\u00a0'),
+    });
   });
   const used = shared(self) ? ui.second.draw({ width, height: 0.8 * height }) : 0;
   if (used) ui.second.colour();
