@@ -34,7 +34,7 @@ IMAGES, EXPENSIVE = (
     [IMAGE, OTHER],
     {"smallest_part": 1},
 )  # one image costs as much as twenty of the other measures
-ABLATION = Ablation(heads=[(1, 1)], mlps=[2], patches=[0, 5])
+ABLATION = Ablation(heads=[(1, 1)], mlps=[1], patches=[0, 5])
 
 
 def trace_on_device(inspector):
@@ -53,7 +53,7 @@ FUNCTIONS = {
     "another size": lambda i: i.trace(IMAGE, size=96),
     "removed": lambda i: i.trace(IMAGE, ablation=ABLATION),
     "painted": lambda i: i.trace(IMAGE, ablation=Ablation(patches=[0, 5], patches_as="blur")),
-    "patched in": lambda i: i.trace(IMAGE, ablation=Ablation(at=2, other="coffee")),
+    "patched in": lambda i: i.trace(IMAGE, ablation=Ablation(at=1, other="coffee")),
     "shuffled": lambda i: i.experiment(IMAGE, shuffle=1, positions=False),
     "effects": lambda i: i.effects(IMAGE, 0),
     "one layer's effects": lambda i: i.layer_effects(IMAGE, 1),
@@ -67,11 +67,11 @@ FUNCTIONS = {
     "distance": lambda i: analyses.attention_distance(trace_on_device(i)),
     "rollout": lambda i: analyses.rollout(trace_on_device(i), discard=0.5, fusion="max"),
     "norms": lambda i: analyses.token_norms(trace_on_device(i)),
-    "similarity": lambda i: analyses.token_similarity(trace_on_device(i), 3, 5),
-    "components": lambda i: analyses.token_components([trace_on_device(i)], 3).scores.abs(),
+    "similarity": lambda i: analyses.token_similarity(trace_on_device(i), 1, 5),
+    "components": lambda i: analyses.token_components([trace_on_device(i)], 1).scores.abs(),
     "sweep": lambda i: analyses.sweep(trace_on_device(i)),
-    "writers": lambda i: vitviz.upstream_contributions(i, i.trace(IMAGE), 0, 3, 1),
-    "score account": lambda i: vitviz.attention_score_attribution(i, i.trace(IMAGE), 3, 1, 5, 7),
+    "writers": lambda i: vitviz.upstream_contributions(i, i.trace(IMAGE), 0, 1, 1),
+    "score account": lambda i: vitviz.attention_score_attribution(i, i.trace(IMAGE), 1, 1, 5, 7),
     "paths": lambda i: vitviz.attribution_paths(i, i.trace(IMAGE), 0),
     "edge effects": lambda i: vitviz.edge_ablation(i, i.trace(IMAGE), 0, count=3).effects,
     "dropped": lambda i: vitviz.perturbation(i, IMAGE, draws=2).probability,
@@ -85,8 +85,8 @@ FUNCTIONS = {
 
 
 @pytest.fixture(scope="module")
-def cpu():
-    return vitviz.load("vitviz-tiny", device="cpu")
+def cpu(small_weights):
+    return vitviz.load(small_weights / "small", device="cpu")
 
 
 def gpu_context():
@@ -94,9 +94,9 @@ def gpu_context():
 
 
 @pytest.fixture(scope="module")
-def gpu():
+def gpu(small_weights):
     with gpu_context():
-        return vitviz.load("vitviz-tiny", device="cuda:0")
+        return vitviz.load(small_weights / "small", device="cuda:0")
 
 
 def assert_same(actual, expected, at="", near=1e-3):
@@ -186,12 +186,12 @@ ENDPOINTS = {  # arguments besides the image, for endpoints whose defaults take 
 
 
 @pytest.fixture(scope="module")
-def endpoints_by_device():
+def endpoints_by_device(small_weights):
     """Return the endpoints of a server on the CPU and of a server on the GPU."""
     by_device = {}
     for device, where in (("cpu", nullcontext), ("cuda:0", gpu_context)):
         with where():
-            service = AnalysisService(ServiceSettings(device=device))
+            service = AnalysisService(ServiceSettings(checkpoint="small", weights=small_weights, device=device))
             derived = {view.slug: endpoint(view, Endpoints(service)) for view in views_with_endpoints()}
             by_device[device] = {name: getattr(Endpoints(service), name) for name in PUBLIC} | derived
     return by_device["cpu"], by_device["cuda:0"]
@@ -217,11 +217,12 @@ def test_every_endpoint_equals_cpu(name, endpoints_by_device, monkeypatch):
 
 
 @pytest.mark.skipif(REAL, reason="the fake GPU, which counts copies, is not used where there is a real one")
-def test_host_waits_per_trace_are_limited(gpu):
+def test_host_waits_per_trace_are_limited():
     """A trace copies q, k, v of 8 layers, tokens at 9 positions and the branch outputs. Each copy is a wait
     of the host.
     """
     with fake_gpu():
+        gpu = vitviz.load("vitviz-tiny", device="cuda:0")
         gpu.trace(IMAGE)  # the first trace includes the attention check
         copies.clear()
         gpu.trace(IMAGE)
