@@ -123,9 +123,11 @@ def fast_faithfulness(monkeypatch):
 def fast_perturbation(monkeypatch):
     """Limit the Perturbations view to two draws of each step; ten take several seconds."""
     from vitviz.analyses import perturbation
+    from vitviz.engine.studies import perturbation as study
 
     orders = partial(perturbation.perturbation_orders, draws=2)
     monkeypatch.setattr(perturbation, "perturbation_orders", orders)
+    monkeypatch.setattr(study, "perturbed_logits", partial(study.perturbed_logits, draws=2))
     monkeypatch.setattr("vitviz.views.experiment.DRAWS", 2)
 
 

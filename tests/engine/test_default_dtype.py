@@ -83,7 +83,7 @@ def all_numbers(inspector, size=None):
 
 @pytest.mark.sweep  # every view of each kind, five times
 @pytest.mark.parametrize("kind", KINDS)
-def test_default_dtype_does_not_change_results(folders, kind):
+def test_default_dtype_does_not_change_results(folders, kind, fast_faithfulness, fast_perturbation):
     inspector = vitviz.load(folders[kind], device="cpu")
     expected, wider = all_numbers(inspector), inspector.trace(IMAGE, size=48)
     for dtype in (torch.bfloat16, torch.float64):

@@ -191,7 +191,9 @@ def endpoints_by_device(small_weights):
     by_device = {}
     for device, where in (("cpu", nullcontext), ("cuda:0", gpu_context)):
         with where():
-            service = AnalysisService(ServiceSettings(checkpoint="small", weights=small_weights, device=device))
+            service = AnalysisService(
+                ServiceSettings(checkpoint="small", weights=small_weights, device=device)
+            )
             derived = {view.slug: endpoint(view, Endpoints(service)) for view in views_with_endpoints()}
             by_device[device] = {name: getattr(Endpoints(service), name) for name in PUBLIC} | derived
     return by_device["cpu"], by_device["cuda:0"]

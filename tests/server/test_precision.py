@@ -71,7 +71,9 @@ def test_facts_in_float32_report_no_deviation():
 
 
 @sweep("view", VIEWS, quick=QUICK, ids=lambda view: view.slug)
-def test_npz_of_every_view_reports_the_precision(bfloat16_service, key, view, fast_faithfulness):
+def test_npz_of_every_view_reports_the_precision(
+    bfloat16_service, key, view, fast_faithfulness, fast_perturbation
+):
     if view.scope.float32_only:
         assert "float32" in figure_value(bfloat16_service, key, view)["message"]["text"]
         return
