@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,18 @@ def test_uniform_distance_equals_distance_of_uniform_head(grid, renormalise):
     uniform = np.full((grid.tokens, grid.tokens), 1 / grid.tokens)
     assert uniform_distance(grid, renormalise) == pytest.approx(
         oracle.head_distance(uniform, grid, renormalise)
+    )
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+def test_uniform_distance_without_dropped_patches_equals_explicit_mean(renormalise):
+    kept, own = [0, 4, 5, 11], 0 if renormalise else 1
+    places = [(3 * (patch // 4), 5 * (patch % 4)) for patch in kept]
+    expected = np.mean([np.sum([math.dist(a, b) for b in places]) / (len(kept) + own) for a in places])
+    grid = Grid(3, 4, (3, 5), CLASS)
+    assert uniform_distance(grid, renormalise, kept) == pytest.approx(expected)
+    assert uniform_distance(grid, renormalise, range(12)) == pytest.approx(
+        uniform_distance(grid, renormalise)
     )
 
 

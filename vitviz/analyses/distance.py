@@ -153,15 +153,21 @@ def prefix_mass(trace: Trace) -> Float[Tensor, "layer head"]:
     return distances(trace).prefix_mass
 
 
-def uniform_distance(grid: Grid, renormalise: bool = False) -> float:
+def uniform_distance(grid: Grid, renormalise: bool = False, kept: Sequence[int] | None = None) -> float:
     """Return the attention distance in pixels of uniform attention over all tokens of a grid.
 
-    `renormalise` selects the same convention as in `attention_distance`. Each row and column offset is
-    counted as often as it occurs, so no N x N matrix is made. Raises nothing.
+    `renormalise` selects the same convention as in `attention_distance`. `kept` are the remaining patches,
+    from 0, if others were dropped (`Trace.kept`). For a whole grid, each row and column offset is counted as
+    often as it occurs, so no N x N matrix is made. Raises nothing.
 
     >>> round(uniform_distance(Grid(7, 7, (32, 32)), renormalise=True), 3)
     115.503
     """
+
+    if kept is not None:
+        places, count = list(kept), len(kept)
+        total = pixel_distances(grid)[places][:, places].sum(dtype=torch.float64)
+        return total.item() / (count * (count if renormalise else count + grid.prefix))
 
     def steps(count: int, size: int) -> tuple[Tensor, Tensor]:
         step = torch.arange(count, dtype=torch.float64)

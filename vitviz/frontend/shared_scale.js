@@ -9,11 +9,11 @@ const seen = new Map();
 
 /**
  * The range for `name` of a view: everything drawn for this image so far, [low, high] or wider. Reset by
- * another image or training. `again` redraws a neighbouring figure when the range has grown.
+ * another image, training or removal. `again` redraws a neighbouring figure when the range has grown.
  */
 export function still(self, name, low, high, again = (other) => other.draw()) {
-  const { scene, checkpoint, second } = self.value;
-  const training = `${scene}/${String(checkpoint).split('@')[0]}`;
+  const { scene, checkpoint, second, missing } = self.value;
+  const training = `${scene}/${String(checkpoint).split('@')[0]}/${JSON.stringify(missing ?? null)}`;
   if (!second && seen.get(self.name) !== training) {
     for (const key of [...kept.keys()]) if (key.startsWith(`${self.name}/`)) kept.delete(key);
     seen.set(self.name, training);

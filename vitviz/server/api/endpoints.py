@@ -120,7 +120,7 @@ class Endpoints:
         trace = subject.trace
         measured = self._service.read(subject, lambda: shared_distances(subject))
         distance = measured.renormalised if renormalise else measured.distance
-        uniform = analyses.uniform_distance(trace.grid, renormalise=renormalise)
+        uniform = analyses.uniform_distance(trace.grid, renormalise, trace.kept)
         details = {"distance": distance, "prefix_mass": measured.prefix_mass, "uniform": uniform}
         details = {name: to_lists(values) for name, values in details.items()}
         return {**_origin(trace), **details, "grid": grid_json(trace.grid)}

@@ -65,7 +65,8 @@ class AttentionDistanceView(View):
             return measured.prefix_mass.cpu().numpy()
         if name == "distance":
             return (measured.renormalised if renormalise else measured.distance).cpu().numpy()
-        return np.asarray([analyses.uniform_distance(subject.grid, renormalise=renormalise)])
+        kept = None if subject.survey is not None else subject.trace.kept
+        return np.asarray([analyses.uniform_distance(subject.grid, renormalise, kept)])
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the numbers of one image or, under the same names, of a set."""

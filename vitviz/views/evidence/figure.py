@@ -53,7 +53,7 @@ def _writers(view, subject, settings, main, asked) -> FigureSpec:
     if not asked.detail or not np.isfinite(heads).any():
         return FigureSpec(((main,),), chart.notes, width=NARROW)
     most = symmetric_limit(heads)
-    title = LocalizedText("Earlier heads, up to {most}", most=signed(most))
+    title = LocalizedText("Earlier heads, colours to {most}", most=signed(most))
     label = _share(subject, settings)
     wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
@@ -140,9 +140,13 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     else:
         return ()
     most = symmetric_limit(np.stack([shares, *losses]))
-    lost = LocalizedText("Drop when each head is ablated, up to {most}", most=f"±{most:.2f}")
+    lost = LocalizedText("Drop when each head is ablated, colours to {most}", most=f"±{most:.2f}")
     chosen = settings["patches"] and not losses
-    own = "From the selected patches, up to {most}" if chosen else "Contribution of every head, up to {most}"
+    own = (
+        "From the selected patches, colours to {most}"
+        if chosen
+        else "Contribution of every head, colours to {most}"
+    )
     drop, own = (
         LocalizedText("Drop in the logit: negative, positive"),
         LocalizedText(own, most=f"±{most:.2f}"),

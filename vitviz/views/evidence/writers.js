@@ -162,7 +162,7 @@ export function drawWriters(self, made) {
   drawWall(self, made.wall, {
     values,
     most,
-    title: t('Earlier heads, up to {most}; click twice to follow one', { most: signed(most) }),
+    title: t('Earlier heads, colours to {most}; click twice to follow one', { most: signed(most) }),
     room: Math.max(160 * size, room - tall - 226 * size),
     width,
     chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',

@@ -1,5 +1,6 @@
 """Model input cut into patches (paper section 3.1, figure 1)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,10 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     grid, picture = subject.grid, subject.trace.view.picture
     (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
     patches = picture.reshape(rows, high, cols, wide, 3).swapaxes(1, 2)
-    patches, notes = patches.reshape(grid.patches, high, wide, 3), (_patch_count_text(grid),)
+    patches, notes = (
+        patches.reshape(grid.patches, high, wide, 3),
+        (_patch_count_text(grid, subject.trace.kept),),
+    )
     gap, aspect = CUT + 0.3 * settings["gap"], high / wide
     if sequence:
         across = min(grid.patches, max(20, int(np.ceil(np.sqrt(2 * grid.patches)))))
@@ -104,10 +108,12 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     return FigureSpec(((main, *maps),), notes, ((1.5, *[1.0] * len(maps)),), WIDE)
 
 
-def _patch_count_text(grid: Grid) -> str:
-    """Return the text with the numbers of patches and tokens."""
-    whole, (tall, wide) = f"{grid.rows} × {grid.cols} = {grid.patches}", grid.patch
-    details = {"sum": whole, "height": tall, "width": wide, "tokens": grid.tokens}
+def _patch_count_text(grid: Grid, kept: Sequence[int] | None) -> LocalizedText:
+    """Return the text with the numbers of patches and tokens; `kept` are the remaining patches, or None."""
+    (tall, wide), count = grid.patch, grid.patches if kept is None else len(kept)
+    left = "" if kept is None else f" − {grid.patches - count}"
+    whole = f"{grid.rows} × {grid.cols}{left} = {count}"
+    details = {"sum": whole, "height": tall, "width": wide, "tokens": count + grid.prefix}
     if not grid.prefix:
         return LocalizedText("{sum} patches of {height} × {width} pixels: {tokens} tokens", **details)
     names = prefix_name(grid.prefix_names[0]) if grid.prefix == 1 else ", ".join(grid.prefix_names)

@@ -226,7 +226,7 @@ export default () => ({
     const gone = self.value.missing?.as === 'dropped' ? self.value.missing.patches.length : 0;
     const tokens = count - gone + grid.prefix.length;
     const left = gone ? ` − ${t('{count} removed', { count: gone })}` : '';
-    const sum = `${grid.rows} × ${grid.cols} = ${count}${left}`;
+    const sum = `${grid.rows} × ${grid.cols}${left} = ${count - gone}`;
     const names = grid.prefix.map((n) => t(n)).join(', ');
     const told = { sum, height: ph, width: pw, prefix: grid.prefix.length, names, tokens };
     ui.count.textContent = names

@@ -275,7 +275,7 @@ def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
 
 def _entropy_matrix(view, subject, settings) -> Matrix:
     """Return the matrix (head, block) of attention entropy, in nats or as effective tokens."""
-    looked, tokens = settings["measure"] == "looked", subject.grid.tokens
+    looked, tokens = settings["measure"] == "looked", subject.trace.length
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
         text, low = LocalizedText("Effective number of tokens attended by each head"), 1.0
@@ -318,7 +318,7 @@ def _sink_matrix(view, subject, settings) -> Matrix:
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
-    even = LocalizedText("uniform: {even}", even=f"{number(100 / subject.grid.tokens)} %")
+    even = LocalizedText("uniform: {even}", even=f"{number(100 / subject.trace.length)} %")
     details = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
     label = LocalizedText("Largest fraction of attention on one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
