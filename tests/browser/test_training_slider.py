@@ -91,6 +91,20 @@ def test_views_prediction_and_curve_follow_the_slider(open_page):
     assert abs(x["x"] + x["width"] / 2 - middle) < 1.5  # the dot is above the thumb of the slider
 
 
+def test_removed_heads_and_patches_stay_removed_during_training(open_page):
+    removed = "heads%3D2.2+patches%3D32.33"
+    page = open_page(f"?checkpoint=vitviz-tiny&sample=coffee&tab=distance&without={removed}", wait=False)
+    wait_for_snapshot(page, "vitviz-tiny")
+    slider, chips = page.locator("#vitviz-film input"), page.locator("#vitviz-edits")
+    expect(chips).to_contain_text("Layer 2, head 2")
+    for index, name in (("1", "vitviz-tiny@30"), ("3", "vitviz-tiny")):
+        slider.fill(index)
+        wait_for_snapshot(page, name)
+        expect(chips).to_contain_text("Layer 2, head 2")
+        expect(chips).to_contain_text("2 patches")
+        page.wait_for_function("text => location.search.includes(text)", arg=f"without={removed}")
+
+
 def test_last_slider_move_wins_and_playback_reaches_the_end(open_page):
     page = open_page("?checkpoint=vitviz-tiny@0")
     wait_for_snapshot(page, "vitviz-tiny@0")

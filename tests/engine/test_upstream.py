@@ -296,6 +296,16 @@ def test_genuine_upstream_contributions_equal_float64_calculation(genuine):
     torch.testing.assert_close(score.relative[order][:, order], expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("fill", ["mean", "blur", "black"])
+def test_score_attribution_accepts_painted_patches(small_inspector, fill):
+    image = vitviz.sample_image("coffee")
+    trace = small_inspector.trace(image, ablation=vitviz.Ablation(patches=[0, 5], patches_as=fill))
+    again = small_inspector.trace(trace.view)
+    torch.testing.assert_close(again.tokens[0], trace.tokens[0], rtol=0, atol=1e-5)
+    account = vitviz.attention_score_attribution(small_inspector, trace, 1, 1, 5, 7)
+    assert account.gap < 1e-4
+
+
 def test_invalid_upstream_arguments_are_rejected(genuine):
     inspector, trace = genuine
     for arguments, sentence in [

@@ -36,6 +36,8 @@ def paint_patches(
     mean, std = preprocessing.scale()
     values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
     pixels = preprocessing.picture(values)
+    if exact is None and how != "black":  # the fill has fractions of a grey level
+        exact = picture.astype(np.float32) / 255
     exact = None if exact is None else np.where(over[..., None], values, exact)
     view = replace(prepared.view, picture=np.where(over[..., None], pixels, picture), exact=exact)
     return Prepared(torch.where(torch.from_numpy(over), new, prepared.tensor), view)
