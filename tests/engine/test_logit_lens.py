@@ -2,12 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from timm.models.vision_transformer import VisionTransformer
 
 import vitviz
 from tests.engine.constructions import CONSTRUCTIONS, QUICK, pixels_for, small_model, trace_and_readout
 from tests.engine.random_inspectors import inspect, noise
+from tests.engine.small_models import perturbed
 from tests.tiers import sweep
 from vitviz import analyses
 from vitviz.engine.studies import attribution
@@ -108,6 +111,37 @@ def test_patch_lens_is_rejected_if_patches_are_combined(construction, reason):
         lambda: attribution.lens_kind(inspector),
     ):
         with pytest.raises(VitvizError, match=f"not applicable, because .*{reason}"):
+            compute()
+
+
+class Scaled(VisionTransformer):
+    """Logits divided by a temperature."""
+
+    def forward(self, x):
+        return 3 * super().forward(x)
+
+
+class TwoDepths(VisionTransformer):
+    """A classifier of the mean of the last two blocks' outputs."""
+
+    def forward_features(self, x, attn_mask=None):
+        x = self.norm_pre(self._pos_embed(self.patch_embed(x)))
+        outputs = [x := block(x) for block in self.blocks]
+        return self.norm((outputs[-1] + outputs[-2]) / 2)
+
+
+@pytest.mark.parametrize("kind", [Scaled, TwoDepths])
+def test_model_with_other_logits_than_its_readout_is_rejected(kind):
+    model = kind(img_size=32, patch_size=8, embed_dim=48, depth=3, num_heads=3, num_classes=5).eval()
+    inspector = vitviz.Inspector.of(perturbed(model), mean=0.5, std=0.5, crop_pct=1.0)
+    image = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    trace = inspector.trace(image)
+    for compute in (
+        lambda: vitviz.logit_lens(inspector, trace),
+        lambda: inspector.effects(image, 0),
+        lambda: inspector.layer_effects(image, 1),
+    ):
+        with pytest.raises(VitvizError, match="its forward pass does more"):
             compute()
 
 

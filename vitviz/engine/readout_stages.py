@@ -26,6 +26,10 @@ PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
 POST_NORM = ("ResPostBlock", "ResPostRelPosBlock", "EvaBlockPostNorm")  # x + norm(branch(x))
 PARALLEL = "ParallelScalingBlock"  # attention and MLP read the same tokens
 NO_WAY = "its blocks are of the type {kind}, whose path from head to residual stream is not known"
+OTHER_LOGITS = (
+    "its final norm and classifier, applied to its last tokens, miss its logits by {found}, so its forward"
+    " pass does more than vitviz repeats here"
+)
 _known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]] = WeakKeyDictionary()
 _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
 CPU = torch.device("cpu")
@@ -188,6 +192,16 @@ def apply_readout(model: nn.Module, tokens: Tensor, pre_logits: bool = False) ->
         last = tokens.reshape(-1, *tokens.shape[-2:]).to(weights.device, weights.dtype)
         result = model.forward_head(model.norm(last), pre_logits=pre_logits).to(tokens.device, torch.float32)
         return result.reshape(*tokens.shape[:-2], *result.shape[1:])
+
+
+def require_same_logits(name: str, read: Tensor, logits: Tensor, dtype: str) -> None:
+    """Raise UnsupportedModel unless the logits read from a model's last tokens are the model's.
+
+    The tolerance is 1 % of the largest logit, 10 % in bfloat16.
+    """
+    found = (read.float() - logits.to(read.device).float()).abs().max().item()
+    if found > (0.1 if dtype == "bfloat16" else 0.01) * logits.abs().max().item() + 1e-5:
+        raise UnsupportedModel(not_applicable(name, LocalizedText(OTHER_LOGITS, found=f"{found:.2g}")))
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:

@@ -21,6 +21,7 @@ from vitviz.engine.device import inference_context, memory_guard
 from vitviz.engine.forward import capture, hooks
 from vitviz.engine.forward.edits import heads_of, replacement_value
 from vitviz.engine.images.preprocess import Prepared
+from vitviz.engine.readout_stages import require_same_logits
 from vitviz.engine.runner import ForwardRunner
 from vitviz.errors import VitvizError, quoted, whole_number
 from vitviz.traces.runs import Ablation
@@ -67,6 +68,8 @@ class _Ready:
         self.instead = replacement_outputs(forward, size, everything, other, None)
         with capture.listening(self.model, self.blocks, self):
             self.whole = self.model(forward.pixels([prepared]))  # logits without ablation
+        own = self.from_block(0, self.given[0][0][0])
+        require_same_logits(forward.placed.checkpoint.name, own, self.whole, forward.placed.dtype)
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
         """Keep a copy of each block's input tokens with the block's other arguments."""
@@ -91,10 +94,13 @@ class _Ready:
             return changed
 
         with capture.listening(self.model, self.blocks, _Quiet(change, layer)):
-            tokens = self.given[layer][0][0].expand(len(some), -1, -1).contiguous()
-            for block, (args, named) in list(zip(self.blocks, self.given, strict=True))[layer:]:
-                tokens = block(tokens, *args[1:], **named)
-            return self.model.forward_head(self.model.norm(tokens))
+            return self.from_block(layer, self.given[layer][0][0].expand(len(some), -1, -1).contiguous())
+
+    def from_block(self, layer: int, tokens: Tensor) -> Tensor:
+        """Return the logits of tokens that enter a block: later blocks, final norm and classifier."""
+        for block, (args, named) in list(zip(self.blocks, self.given, strict=True))[layer:]:
+            tokens = block(tokens, *args[1:], **named)
+        return self.model.forward_head(self.model.norm(tokens))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from vitviz.analyses.streaming import BLOCK_ELSEWHERE
 from vitviz.analyses.target import TargetLike
 from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.inspector import Inspector
+from vitviz.engine.readout_stages import require_same_logits
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.trace import Trace, TraceBatch
@@ -217,8 +218,9 @@ def logit_lens(
         return analyses.lens_shares(checked_logit_terms(inspector, trace))
     inspector.answered(trace).require_logits(UNREAD)
     if isinstance(trace, Trace):
-        logits = [inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens]
-        return torch.stack(logits).cpu()
+        logits = torch.stack([inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens]).cpu()
+        require_same_logits(trace.checkpoint, logits[-1], trace.logits, inspector.dtype)
+        return logits
     count = max(1, BLOCK_ELSEWHERE // trace.tokens[0].numel())
     parts = (torch.stack(trace.tokens[one : one + count]) for one in range(0, len(trace.tokens), count))
     return torch.cat([inspector.read_now(one, trace.grid.pixels) for one in parts]).movedim(0, -2)
