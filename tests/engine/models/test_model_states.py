@@ -78,6 +78,38 @@ def test_model_state_does_not_change_logits(state):
     torch.testing.assert_close(trace.logits, expected, atol=1e-5, rtol=1e-5)
 
 
+class MergedLoRA(nn.Linear):
+    """A linear layer whose low-rank weights are merged for evaluation, as those of loralib."""
+
+    def __init__(self, width):
+        super().__init__(width, width)
+        self.a, self.b, self.merged = *(nn.Parameter(torch.randn(2, width)) for _ in "ab"), False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if mode == self.merged:
+            self.weight.data += (-1 if mode else 1) * (self.b.T @ self.a)
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        return super().forward(x) if self.merged else super().forward(x) + x @ self.a.T @ self.b
+
+
+def test_weights_merged_for_evaluation_are_restored():
+    model = small_vit()
+    for block in model.blocks:
+        block.attn.proj = MergedLoRA(128)
+    model.train().blocks[1].eval()
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    states = [(part.training, getattr(part, "merged", None)) for part in model.modules()]
+    trace = trace_of(model)
+    assert [(part.training, getattr(part, "merged", None)) for part in model.modules()] == states
+    assert all(value.equal(kept[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        torch.testing.assert_close(trace.logits, model(pixels_of(trace))[0], atol=1e-4, rtol=1e-4)
+
+
 def test_in_place_training_does_not_change_inspector():
     model = small_vit()
     inspector = vitviz.Inspector.of(model, **HALF)

@@ -74,6 +74,22 @@ def test_hook_that_changes_logits_is_kept():
         torch.testing.assert_close(inspector.trace(image).logits, model(pixels)[0], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("build", [small_vit, lambda: transformers_vit()], ids=["timm", "transformers"])
+def test_hook_of_model_with_zero_classifier_is_kept(build):
+    """All tokens give the same logits, so that only tokens show the hook."""
+    model = build()
+    head = model.head if hasattr(model, "head") else model.classifier
+    nn.init.zeros_(head.weight)
+    assert type(inspect_module(model, size=32).model).__name__ == "VisionTransformer"
+    block = model.blocks[0] if hasattr(model, "blocks") else model.vit.layernorm
+    block.register_forward_hook(lambda module, args, output: output.flip(-1))
+    assert "differs from that of its timm copy" in inspect_module(model, size=32).describe()
+
+
+def transformers_vit():
+    return perturbed(transformers.ViTForImageClassification(transformers.ViTConfig(**vit_sizes())))
+
+
 def vit_sizes(**changes):
     return {
         "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,

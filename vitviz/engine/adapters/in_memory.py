@@ -11,7 +11,7 @@ import copy
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from types import MethodType
@@ -218,9 +218,26 @@ def _forget_training(model: nn.Module) -> None:
 
 
 def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
-    """Raise UnsupportedModel if the copy's output differs from the model's."""
+    """Raise UnsupportedModel if the copy's output, or the tokens of a library's model, differ from its own.
+
+    A classifier of zeros has the same output for all tokens.
+    """
     size = tuple(taken.data["input_size"])
-    error = output_difference(taken.model, size, reference_outputs(model, size, kind))
+    ours, last, library = _tokens(taken.model, size), [], ("timm.models.", "transformers.models.")
+
+    def keep(module, args, output):
+        output = getattr(output, "last_hidden_state", output)
+        output = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(output, Tensor) and output.shape == ours.shape:
+            last[:] = [output.detach()]
+
+    with ExitStack() as stack:
+        for part in model.modules() if any(_is_of(name, model) for name in library) else ():
+            stack.callback(part.register_forward_hook(keep).remove)
+        theirs = reference_outputs(model, size, kind)
+    error = output_difference(taken.model, size, theirs)
+    if last and theirs.ndim == 2:
+        error = max(error, _difference(ours, last[0].to("cpu", torch.float32)))
     if not error <= tolerance(model):
         raise UnsupportedModel(
             f"The output of {kind} differs from that of its timm copy, by {error:.2g} of the largest value:"
@@ -287,12 +304,29 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
 
 def output_difference(model: nn.Module, size: tuple[int, int, int], theirs: Tensor) -> float:
     """Return the largest difference of our scores (or tokens) from `theirs`, relative to their maximum."""
-    unrounded = torch.autocast("cpu", enabled=False)
-    with torch.no_grad(), unrounded, torch.random.fork_rng([]):  # a copied model may use random numbers, too
-        ours = model.forward_features(_noise(size)) if theirs.ndim == 3 else model.eval()(_noise(size))
-    if ours.shape != theirs.shape or not theirs.isfinite().all():
+    with _computing():
+        ours = _tokens(model, size) if theirs.ndim == 3 else model.eval()(_noise(size))
+    return _difference(ours, theirs)
+
+
+def _difference(ours: Tensor, theirs: Tensor) -> float:
+    """Return the largest difference, relative to the maximum of `theirs`; infinite for another shape."""
+    if ours.shape != theirs.shape or not (ours.isfinite().all() and theirs.isfinite().all()):
         return float("inf")
     return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
+
+
+def _tokens(model: nn.Module, size: tuple[int, int, int]) -> Tensor:
+    """Return the last tokens of our model for the noise images."""
+    with _computing():
+        return model.eval().forward_features(_noise(size))
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    """Compute without gradients, rounding or random numbers, which a copied model may use, too."""
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), torch.random.fork_rng([]):
+        yield
 
 
 def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | None) -> FilledModel:

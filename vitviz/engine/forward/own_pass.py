@@ -6,6 +6,7 @@ and random state are restored on every exit.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -172,15 +173,30 @@ class _OwnPass:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluate without dropout; restore the training flag of every part."""
-    flags = [(part, part.training) for part in module.modules() if part.training]
+    """Evaluate without dropout; restore the training flag of every part.
+
+    A part with its own `train` may also change weights, as LoRA that is merged for evaluation does: `train`
+    is called again, and the tensors of such a part get their former values bit by bit.
+    """
+    flags = [(part, part.training) for part in module.modules()]
+    if not any(training for _, training in flags):
+        yield
+        return
+    own = (part for part, _ in flags if getattr(part.train, "__func__", None) is not nn.Module.train)
+    tensors = {tensor for part in own for tensor in itertools.chain(part.parameters(), part.buffers())}
+    kept = [(tensor, tensor.detach().clone()) for tensor in tensors if not tensor.is_meta]
     try:
-        if flags:
-            module.eval()
+        module.eval()
         yield
     finally:
+        for part, training in flags:  # a module is listed before its parts, which `train` also sets
+            if part.training != training:
+                part.train(training)
         for part, training in flags:
             part.training = training
+        for tensor, value in kept:
+            if not torch.equal(tensor, value):
+                tensor.data.copy_(value)
 
 
 def run_pass(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool = False) -> tuple:
