@@ -155,6 +155,41 @@ def test_attention_of_separate_heads_is_correct():
     torch.testing.assert_close(trace.attention(0)[2].double(), expected.detach(), atol=1e-5, rtol=0)
 
 
+class UnscaledMatrices(SeparateMatrices):
+    """Attention without the factor 1/sqrt(d)."""
+
+    def forward(self, x):
+        q, k, v = (layer(x).unflatten(-1, (4, -1)).transpose(1, 2) for layer in (self.wq, self.wk, self.wv))
+        self.weights = (q @ k.mT).softmax(-1)
+        return self.wo((self.weights @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("attention", [SeparateMatrices, UnscaledMatrices])
+def test_attention_with_little_effect_on_output_is_verified(attention, dtype):
+    model = perturbed(CustomViT(attention, 4))
+    for layer in model.encoder["layers"]:
+        layer.attention.wo.weight.data *= 1e-6
+    inspector = inspect_module(model.to(dtype), heads=4, size=32)
+    twin = type(inspector.model).__name__ == "VisionTransformer"
+    assert twin == (attention is SeparateMatrices)
+    if not twin:
+        trace = inspector.trace(vitviz.sample_image("coffee"))
+        with torch.no_grad():
+            model.float()(prepare(open_image(trace.view.picture), inspector.preprocessing).tensor[None])
+        expected = model.encoder["layers"][1].attention.weights[0]
+        torch.testing.assert_close(trace.attention(1), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_shared_layer_keeps_its_weights():
+    model = perturbed(CustomViT(SeparateMatrices, 4))
+    model.encoder["layers"][1] = model.encoder["layers"][0]
+    kept = [(tensor, tensor.detach().clone()) for tensor in model.parameters()]
+    assert len(inspect_module(model).model.blocks) == 2
+    for tensor, (own, value) in zip(model.parameters(), kept, strict=True):
+        assert tensor is own and tensor.equal(value)
+
+
 def test_flattened_patch_order_is_inferred():
     model = perturbed(CustomViT(SeparateMatrices, 4, flat=True))
     assert inspect_module(model).patch_filters().shape == (48, 3, 8, 8)

@@ -4,7 +4,8 @@ vitviz uses a float32 copy of the current weights, so that training continues un
 verified: on two noise images its output must equal the given model's, or the model is refused. For a custom
 module, this output also determines settings that tensors do not (heads, activation, epsilon, the order of a
 flattened patch): of all candidates, the one with equal output is chosen. If two numbers of heads match, the
-user must state the setting.
+user must state the setting. The choice is then verified with random weights, so that a branch with a small
+scale cannot hide another attention.
 """
 
 import copy
@@ -336,13 +337,14 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
     if mean and std or the number of heads are missing.
     """
     require_normalised(given, kind)
-    tensors = state_of(model)
+    tensors, rounded = state_of(model), next(model.parameters()).dtype not in _ALIKE
     if mapping is None and "blocks.0.attn.qkv.weight" not in tensors:
         mapping = _proposed(tensors, kind)
 
     @cache
     def theirs(size: tuple[int, int, int]) -> Tensor:
-        answers = reference_outputs(model, size, kind)
+        outputs = partial(reference_outputs, model, size, kind)
+        answers = _with_weights(model, _weights(model), outputs) if rounded else outputs()
         if answers.ndim == 2 and torch.equal(answers[0], answers[1]):
             raise VitvizError(
                 f"{kind} gives the same output for every image, so its computation cannot be verified. Try"
@@ -351,7 +353,7 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
         return answers
 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
-    settings, limit = given.merged_with(mapping.given) if mapping else given, tolerance(model)
+    settings, limit = given.merged_with(mapping.given) if mapping else given, _ALIKE[torch.float32]
     best = nearest_first(settings)
     if best and best[0][0] > limit:  # try other block forms and poolings
         usual = best[0][1].model
@@ -364,15 +366,24 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
                 break
     if not best:
         raise UnsupportedModel(f"{kind} could not be rebuilt as a plain Vision Transformer. {_NAME_IT}")
-    (error, taken, heads), rest = best[0], best[1:]
+    (error, taken, heads, rebuilt), rest = best[0], best[1:]
+    rival = next((one for one in rest if one[2] != heads), None)
+    if rival is not None and rival[0] >= _APART * max(error, 1e-9):
+        rival = None
+    if error <= limit and rival is None:
+
+        def with_random_weights() -> float:
+            return output_difference(rebuilt(state_of(model)), size, reference_outputs(model, size, kind))
+
+        size = tuple(taken.data["input_size"])
+        error = max(error, _with_weights(model, _weights(model, random=True), with_random_weights))
     if error > limit:
         raise UnsupportedModel(
             f"{kind} does not compute as a plain Vision Transformer with these weights does: {len(best)}"
             f" variants were tried, and the output of the nearest one differs by {error:.2g} of the largest"
             " value. No result is shown for it."
         )
-    rival = next((one for one in rest if one[2] != heads), None)
-    if rival is not None and rival[0] < _APART * max(error, 1e-9):
+    if rival is not None:
         raise VitvizError(
             f"{kind} gives the same output with {heads} and with {rival[2]} heads, as barely trained weights"
             " do. Pass heads=…"
@@ -383,21 +394,16 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
 def _nearest_first(
     model: nn.Module, kind: str, theirs: Callable[[tuple[int, int, int]], Tensor],
     tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Overrides,
-) -> list[tuple[float, FilledModel, int]]:  # fmt: skip
-    """Return (error, model, heads) of the best plain ViT for each number of heads, smallest error first."""
+) -> list[tuple[float, FilledModel, int, Callable[[Mapping[str, Tensor]], nn.Module]]]:  # fmt: skip
+    """Return (error, model, heads, rebuilt) of the best plain ViT by number of heads, smallest error first.
+
+    `rebuilt` makes the same ViT of other tensors.
+    """
     candidates = []
     notes = (f"Its tensors were read with this mapping:\n{to_toml(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
-        translated = named.translated(tensors, kind) if named else dict(tensors)
-        try:
-            entry, args, _ = inference.architecture_of(translated, kind, told.heads or 1)
-        except CheckpointError as error:
-            raise UnsupportedModel(f"{error} {_NAME_IT}") from error
-        build = partial(timm.create_model, entry, pretrained=False)
-        ours = build_empty(build, kind, translated, **args)
-        fill_weights(ours, translated, kind, f"what its tensors show ({entry})")
-        ours = ours.eval().requires_grad_(False)
+        ours, entry, args = _filled(tensors, named, kind, told.heads)
         size = args["in_chans"], *args["img_size"]
         data = {"input_size": size, "interpolation": "bicubic", "crop_pct": 1.0}
         answers = theirs(size)
@@ -406,8 +412,73 @@ def _nearest_first(
             error, settings = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
             copy = copies.copy_sharing_weights(ours)
             settings.applied(copy, kind)
-            candidates.append((error, FilledModel(copy, entry, data, notes=notes), heads))
+            rebuilt = partial(_rebuilt, named=named, kind=kind, settings=settings, heads=told.heads)
+            candidates.append((error, FilledModel(copy, entry, data, notes=notes), heads, rebuilt))
     return sorted(candidates, key=lambda one: one[0])
+
+
+def _filled(
+    tensors: Mapping[str, Tensor], named: NameMap | None, kind: str, heads: int | None
+) -> tuple[nn.Module, str, dict[str, Any]]:
+    """Return the plain ViT of a module's tensors, its timm name and its arguments."""
+    translated = named.translated(tensors, kind) if named else dict(tensors)
+    try:
+        entry, args, _ = inference.architecture_of(translated, kind, heads or 1)
+    except CheckpointError as error:
+        raise UnsupportedModel(f"{error} {_NAME_IT}") from error
+    ours = build_empty(partial(timm.create_model, entry, pretrained=False), kind, translated, **args)
+    fill_weights(ours, translated, kind, f"what its tensors show ({entry})")
+    return ours.eval().requires_grad_(False), entry, args
+
+
+def _rebuilt(
+    tensors: Mapping[str, Tensor], named: NameMap | None, kind: str, settings: Overrides, heads: int | None
+) -> nn.Module:
+    """Return the plain ViT with other tensors and the settings that were found."""
+    ours, _, _ = _filled(tensors, named, kind, heads)
+    settings.applied(ours, kind)
+    return ours
+
+
+def _with_weights(model: nn.Module, weights: Mapping[str, Tensor], compute: Callable[[], Any]) -> Any:
+    """Return `compute()`, during which the module has other parameters and buffers."""
+
+    class Holder(nn.Module):
+        def forward(self):
+            return compute()
+
+    holder = Holder()
+    holder.module = model
+    weights = {f"module.{name}": value for name, value in weights.items()}
+    return torch.func.functional_call(holder, weights, (), tie_weights=False)
+
+
+def _weights(model: nn.Module, random: bool = False) -> dict[str, Tensor]:
+    """Return a module's floating parameters and buffers, those in half precision as float32.
+
+    With `random`, parameters are random, of a size at which every branch and every attention changes the
+    output: matrices keep the variance; vectors, such as gains, have values from 0.5 to 1.5 of random sign.
+    """
+    generator, weights, made = torch.Generator().manual_seed(0), {}, {}
+    for path, part in model.named_modules():  # each module once, and tied parameters with one value
+        own = {"prefix": path, "recurse": False, "remove_duplicate": False}
+        for name, tensor in itertools.chain(part.named_parameters(**own), part.named_buffers(**own)):
+            if not tensor.is_floating_point():
+                continue
+            if id(tensor) not in made:
+                value = tensor.detach() if tensor.dtype in _ALIKE else tensor.detach().float()
+                if random and isinstance(tensor, nn.Parameter):
+                    value = _random(tensor.shape, generator).to(value)
+                made[id(tensor)] = value
+            weights[name] = made[id(tensor)]
+    return weights
+
+
+def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    values = torch.randn(shape, generator=generator)
+    if len(sides := [side for side in shape if side > 1]) > 1:
+        return values * (sides[0] / values.numel()) ** 0.5
+    return values.sign() * (0.5 + torch.rand(shape, generator=generator))
 
 
 def _nearest(
