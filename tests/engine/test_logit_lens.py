@@ -124,7 +124,7 @@ class Scaled(VisionTransformer):
 class TwoDepths(VisionTransformer):
     """A classifier of the mean of the last two blocks' outputs."""
 
-    def forward_features(self, x, attn_mask=None):
+    def forward_features(self, x, **options):
         x = self.norm_pre(self._pos_embed(self.patch_embed(x)))
         outputs = [x := block(x) for block in self.blocks]
         return self.norm((outputs[-1] + outputs[-2]) / 2)
