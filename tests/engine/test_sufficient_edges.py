@@ -7,6 +7,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+import timm
 import torch
 
 import vitviz
@@ -18,6 +19,7 @@ from vitviz.analyses.logit_account import attribution_of
 from vitviz.analyses.upstream import Writer, upstream_of
 from vitviz.engine.forward.edges import logits_without_edges, mean_replacements
 from vitviz.engine.studies import circuits
+from vitviz.errors import VitvizError
 
 KINDS = [
     "registers",
@@ -238,3 +240,10 @@ def test_preserving_sizes_refer_to_tried_sizes_only(inspector):
 )
 def test_preserving_sizes_are_smallest_and_start_of_preserved_range(margins, expected):
     assert sufficient_edges.preserving_sizes([0, 10, 20, 30, 40], margins) == expected
+
+
+def test_model_without_classifier_is_rejected():
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, num_classes=0)
+    features = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu")
+    with pytest.raises(VitvizError, match="no classifier"):
+        vitviz.sufficient_edges(features, features.trace(vitviz.sample_image("coffee")), draws=1)

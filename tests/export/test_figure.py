@@ -342,3 +342,8 @@ def test_large_image_is_downscaled_and_crop_keeps_position(inspector, trace, pho
     assert part.picture.shape[:2] == pytest.approx(np.multiply(share, crop.picture.shape[:2]), abs=1)
     sized = Image.fromarray(crop.picture).resize(part.picture.shape[1::-1], Image.Resampling.BOX)
     assert np.abs(np.asarray(sized, float) - part.picture).mean() < 8
+
+
+def test_choice_of_value_head_has_its_text_in_caption(photo, fast_perturbation):
+    of_values = vitviz.load("vitviz-tiny", device="cpu", head_type="value")
+    assert "Metric: Value" in vitviz.figure("experiment", of_values, of_values.trace(photo)).caption

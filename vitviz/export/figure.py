@@ -166,7 +166,7 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
         if value == "auto":
             value = say(view.summary(subject).get("auto", value))
         elif isinstance(control, Choice) and control.label:
-            value = say(dict(control.options)[value])
+            value = say(dict(control.known(subject.about))[value])
         if isinstance(control, QuerySetting) or getattr(control, "tokens", False):  # as the figure calls them
             several = value if isinstance(value, list | tuple) else [value]
             value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)

@@ -268,7 +268,8 @@ def sufficient_edges(
     True
     """
     require_prediction(inspector.answered(trace))
-    target = int(trace.logits.argmax()) if target is None else target
+    if target is None:
+        target = int(trace.require_logits("it has no prediction to preserve").argmax())
     edges, shares = ranked_edges(inspector, trace, target, parts_as)
     orders, counts = edge_subsets.edge_orders(len(edges), draws, seed), edge_subsets.kept_counts(len(edges))
     if effects is not None:
