@@ -32,6 +32,7 @@ from vitviz.diagnostics.subject import CheckSubject
 from vitviz.engine.adapters.assumptions import NORMALISATIONS
 from vitviz.engine.formats import overrides
 from vitviz.engine.formats.inference import likely_heads
+from vitviz.engine.forward.own_model import OwnModel
 from vitviz.errors import VitvizError
 from vitviz.traces.head_type import HeadType, scores_of
 from vitviz.traces.localized_text import LocalizedText
@@ -73,9 +74,12 @@ class Comparison:
     variants: Callable[[CheckSubject], Alternatives]  # empty if the check does not apply
     limit: float = GAIN
     verdict: bool = True  # False: the best alternative is a number without a verdict
+    parts: bool = True  # False: the alternatives change the input only, not the model's parts
 
     def __call__(self, subject: CheckSubject) -> Iterator[Finding]:
         """Judge the best alternative: serious if its gain is significant, else a note (with `verdict`)."""
+        if self.parts and isinstance(subject.model, OwnModel):  # whose parts are not known
+            return
         if not (gains := self.gains(subject)):
             return
         best = max(gains, key=gains.get)
@@ -332,8 +336,8 @@ def _activations(subject: CheckSubject) -> Alternatives:
 
 
 COMPARISONS = (
-    Comparison("normalisation", _normalisations),
-    Comparison("orientation", _orientations),
+    Comparison("normalisation", _normalisations, parts=False),
+    Comparison("orientation", _orientations, parts=False),
     Comparison("patch_filters", _patch_filters),
     Comparison("position_order", _position_orders),
     Comparison("class_token", _class_tokens),

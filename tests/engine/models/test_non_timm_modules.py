@@ -10,7 +10,7 @@ import transformers
 from torch import nn
 
 import vitviz
-from tests.engine.models.explicit_attention import ListViT, SimpleViT, SwiGLU, TupleViT
+from tests.engine.models.explicit_attention import Attention, ListViT, SimpleViT, SwiGLU, TupleViT
 from tests.engine.small_models import perturbed
 from vitviz.errors import UnsupportedModel, VitvizError
 
@@ -248,3 +248,137 @@ def test_analyses_that_need_readout_are_rejected_for_custom_module():
         with pytest.raises(VitvizError, match=name):
             compute()
             pytest.fail(str(compute.__code__.co_firstlineno))
+
+
+class SequenceViT(nn.Module):
+    """A model of given blocks, with `before` prefix tokens and a given pooling of all tokens."""
+
+    def __init__(self, blocks, pool=None, before=1):
+        super().__init__()
+        self.embed, self.first = nn.Conv2d(3, 32, 8, 8), nn.Parameter(torch.randn(1, before, 32))
+        self.blocks, self.pool, self.head = nn.Sequential(*blocks), pool, nn.Linear(32, 5)
+
+    def forward(self, image):
+        x = self.embed(image).flatten(2).mT
+        x = self.blocks(torch.cat([self.first.expand(len(x), -1, -1), x], dim=1))
+        return self.head(x[:, 0] if self.pool is None else self.pool(x).mean(dim=1))
+
+
+class Residual(nn.Module):
+    """A block that adds its attention to its input; `shift` moves first tokens to the end for attention."""
+
+    def __init__(self, heads=4, shift=0):
+        super().__init__()
+        self.attention, self.shift = Attention(32, heads), shift
+
+    def forward(self, x):
+        return x + self.attention(x.roll(-self.shift, 1)).roll(self.shift, 1)
+
+
+class OtherBlock(Residual):
+    """The same block under another class."""
+
+
+class Pool(nn.Module):
+    """Attention of learned queries, or of the tokens themselves, to all tokens."""
+
+    def __init__(self, queries):
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(1, queries, 32)) if queries else None
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x if self.queries is None else self.queries, x, x, need_weights=False)[0]
+
+
+def blocks_of(kind=Residual, count=3):
+    return [kind() for _ in range(count)]
+
+
+OUTSIDE = {
+    "before": (lambda: SequenceViT([OtherBlock(), *blocks_of()]), r"blocks\.0 \(OtherBlock\)"),
+    "after": (lambda: SequenceViT([*blocks_of(), OtherBlock()]), r"blocks\.3 \(OtherBlock\)"),
+    "pooling of all tokens": (lambda: SequenceViT(blocks_of(), Pool(0)), r"pool \(Pool\)"),
+}
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_attention_outside_found_blocks_is_rejected(place):
+    build, names = OUTSIDE[place]
+    with pytest.raises(UnsupportedModel, match=names):
+        inspect_module(build())
+
+
+def test_blocks_of_two_classes_are_inspected_by_path():
+    trace = inspect_module(SequenceViT([OtherBlock(), *blocks_of()]), blocks="blocks").trace(IMAGE)
+    assert len(trace.layers) == 4
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+def test_attention_pooling_by_learned_queries_is_accepted(queries):
+    assert len(inspect_module(SequenceViT(blocks_of(), Pool(queries))).trace(IMAGE).layers) == 3
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_tokens_reordered_inside_block_are_rejected(layer):
+    blocks = [Residual(shift=int(number == layer)) for number in range(3)]  # the class token
+    with pytest.raises(UnsupportedModel, match=f"block {layer + 1} than"):
+        inspect_module(SequenceViT(blocks))
+
+
+class ByHand(nn.Module):
+    """Attention with a softmax written as exponentials and their sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.to_qkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = (one.unflatten(-1, (4, 8)).transpose(1, 2) for one in self.to_qkv(x).chunk(3, dim=-1))
+        weights = (q @ k.mT).exp()
+        return (weights / weights.sum(-1, keepdim=True) @ v).transpose(1, 2).flatten(2)
+
+
+class Doubled(Residual):
+    """A block that adds two attentions, the second without a softmax of torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.second = ByHand()
+
+    def forward(self, x):
+        return x + self.attention(x) + self.second(x)
+
+
+def test_second_attention_without_softmax_is_rejected():
+    with pytest.raises(UnsupportedModel, match="further weights"):
+        inspect_module(SequenceViT(blocks_of(Doubled)))
+
+
+def test_head_dimension_equal_to_tokens_is_no_second_attention():
+    """Queries are then as square as attention weights."""
+    model = SequenceViT([Residual(heads=2), Residual(heads=2)], before=0)
+    assert inspect_module(model).trace(IMAGE).layers[0].q.shape[1:] == (16, 16)
+
+
+@pytest.mark.parametrize("convert", [torch.jit.trace, lambda *given: torch.export.export(*given).module()])
+@pytest.mark.filterwarnings("ignore")
+def test_traced_or_exported_module_is_rejected(convert):
+    converted = convert(SequenceViT(blocks_of()).eval(), (torch.randn(1, 3, 32, 32),))
+    with pytest.raises(UnsupportedModel, match="traced or exported"):
+        inspect_module(converted)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"blocks": "head"}, {"patch": 0}, {"patch": -8}, {"prefix": [0]}], ids=lambda one: str(one)
+)
+def test_wrong_facts_about_module_are_named(wrong):
+    (name,) = wrong
+    with pytest.raises(VitvizError, match=f"{name}="):
+        inspect_module(SequenceViT(blocks_of()), **wrong)
+
+
+def test_check_of_custom_module_reports_findings():
+    report = vitviz.check(inspect_module(SequenceViT(blocks_of())), [IMAGE] * 3)
+    names = {finding.name for finding in report.findings}
+    assert report.findings and not names & {"patch_filters", "layer_order", "no_forward_pass"}

@@ -3,7 +3,8 @@
 The blocks are the longest run of modules of one type. The grid follows from the first convolution or linear
 layer that runs and from the length of the sequence, and is proven: patches of an image are changed by the
 digits of their number, and the tokens that change at the first block must spell each number once. The
-attention is proven by the truth check of `forward.recording`, as everywhere.
+attention is proven by the truth check of `forward.recording`, as everywhere. Inside each block, tokens must
+keep the order of its input.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,6 +51,11 @@ def loaded_own(
     """
     kind = type(model).__name__
     require_normalised(given, kind)
+    if isinstance(model, torch.jit.ScriptModule) or "eval" in vars(model):  # torch.export replaces eval
+        raise UnsupportedModel(
+            f"{kind} was traced or exported, so its blocks do not run as modules. Pass the module from which"
+            " it was made."
+        )
     module, in_place = _float32_copy(model)
     path, layers = _blocks(module, blocks, kind)
     own = OwnModel(module, layers, output, in_place)
@@ -61,6 +68,7 @@ def loaded_own(
     own.own_grid, own.order = _grid(own, noise, size, patch, prefix, tokens)
     own.num_classes = 0 if logits is None else logits.shape[-1]
     _prove(own, noise, kind)
+    _require_same_order(own, noise, tokens, kind)
     call = recording.calls[0][0]
     own.findings = {
         "module": f"{kind}, {'used in place' if in_place else 'a float32 copy'}",
@@ -132,6 +140,7 @@ def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
         return model, True
     try:
         twin = hooks.copy_without_hooks(copies.with_permanent_weights(model), {}).float().eval()
+        twin.requires_grad_(False)
     except Exception:  # adapters, quantised and traced modules have their own rules of copying
         return model, True
     for parent in list(twin.modules()):
@@ -139,19 +148,22 @@ def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
         for name, part in parent.named_children():
             if isinstance(inner := getattr(part, "_orig_mod", None), nn.Module):
                 setattr(parent, name, inner)  # compiled parts run as they were written
-    return twin.requires_grad_(False), False
+    return twin, False
 
 
 def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn.Module]]:
     """Return the path and the modules of the blocks: the longest run of modules of one type, or `path`."""
     if path is not None:
         try:
-            return path, list(model.get_submodule(path).children())
+            layers = list(model.get_submodule(path).children())
         except AttributeError:
+            layers = []
+        if not layers:
             raise VitvizError(
-                f"{kind} has no module blocks={quoted(path)}. Its sequences of equal modules are"
+                f"{kind} has no modules in blocks={quoted(path)}. Its sequences of equal modules are"
                 f" {_describe(_runs(model))}."
-            ) from None
+            )
+        return path, layers
     runs = _runs(model)
     if not runs:
         raise UnsupportedModel(
@@ -220,6 +232,8 @@ def _grid(
 ) -> tuple[Grid, Tensor | None]:  # fmt: skip
     """Return the proven grid, and the order of tokens where they are not prefix, then patches by rows."""
     kind, (height, width) = type(own.module).__name__, size
+    if patch is not None and min(patch) < 1:
+        raise VitvizError(f"patch={quoted(patch)} is not valid; expected pixels from 1, such as (16, 16).")
     stride = getattr(own.embedding, "stride", None)
     sides = [(side, side) for side in range(1, min(size) + 1) if height % side == 0 and width % side == 0]
     sides = [patch] if patch else [*([stride] if stride else []), *sides]
@@ -243,6 +257,8 @@ def _grid(
         registers = [f"register {number + 1}" for number in range(before)]
         behind = before and order[0]  # tokens behind the patches: no class token
         prefix = registers if behind else ["class", *registers][:before]
+    if not all(isinstance(name, str) for name in prefix):
+        raise VitvizError(f"prefix={quoted(prefix)} is not valid; expected a name for each prefix token.")
     if len(prefix) != before:
         raise VitvizError(f"Given {len(prefix)} prefix tokens; {kind} has {before}.")
     grid = Grid(rows, cols, (height // rows, width // cols), tuple(prefix))
@@ -278,3 +294,38 @@ def _prove(own: OwnModel, noise: Tensor, kind: str) -> None:
     layers = select_images(tuple(attentions_of(calls, own.own_grid, CPU)), 0)
     tolerance = 1e-4 if next(own.module.parameters()).dtype == torch.float32 else 0.05
     check_truth(recording.entered, layers, kind, tolerance)
+
+
+def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) -> None:
+    """Raise UnsupportedModel unless each block's q and k of a token follow from that token of its input.
+
+    The digits of a token's number tell in which passes it is changed, at the input of every block.
+    """
+    inputs: dict[int, Tensor] = {}
+    layers = range(len(own.blocks))
+
+    def queries_and_keys(changed: Tensor) -> list[Tensor]:
+        def change(layer: int, given: Tensor) -> Tensor:
+            plain = inputs.setdefault(layer, given.detach().clone().reshape(tokens, -1))
+            other = torch.randn(plain.shape, generator=torch.Generator().manual_seed(layer)).to(plain)
+            mixed = torch.where(changed.to(plain.device)[:, None], plain + other * plain.std(), plain)
+            return mixed.reshape(given.shape)
+
+        changes = {("input", layer): (partial(change, layer),) for layer in layers}
+        calls = (call for (call,) in record_pass(own, noise, changes)[0].calls)
+        return [one[0].transpose(0, 1).flatten(1).float().cpu() for call in calls for one in (call.q, call.k)]
+
+    numbers = torch.arange(tokens)
+    expected = numbers if own.order is None else own.order.cpu()
+    plain, other = queries_and_keys(numbers < 0), queries_and_keys(numbers >= 0)
+    known = [(a - b).norm(dim=-1) > 1e-3 * a.norm(dim=-1) for a, b in zip(plain, other, strict=True)]
+    for digit in range((tokens - 1).bit_length()):
+        mixed = queries_and_keys((numbers >> digit & 1).bool())
+        for place, (rows, old, new) in enumerate(zip(mixed, plain, other, strict=True)):
+            is_new = (rows - new).norm(dim=-1) < (rows - old).norm(dim=-1)
+            if (known[place] & (is_new != (expected >> digit & 1).bool())).any():
+                raise UnsupportedModel(
+                    f"{kind} has other tokens at the attention of block {place // 2 + 1} than at the block's"
+                    " input: it reorders or mixes them inside the block, so the tokens of its maps are not"
+                    " known. Reorder them before the first block instead."
+                )

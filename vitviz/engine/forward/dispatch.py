@@ -14,13 +14,14 @@ changed after the softmax) leave no call, and the model is refused.
 Storages are compared while their tensors are held, so an address belongs to one tensor.
 """
 
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -90,15 +91,20 @@ class LayerCalls:
 
     calls: list[FollowedCall] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    # products with a square operand, which may be weights by hand if no softmax follows, and its size
+    mixed: list[tuple[_Scores, int]] = field(default_factory=list)
 
 
 class DispatchCapture(TorchDispatchMode):
     """Follow the attention of a pass; `layer` is set by hooks and None outside all layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Iterable[Tensor] = ()) -> None:
         super().__init__()
+        plain = [weight for weight in weights if type(weight) in (Tensor, nn.Parameter)]
+        self._weights = {weight.data_ptr() for weight in plain}
         self.layer: int | None = None
         self.layers: dict[int, LayerCalls] = {}
+        self.outside: list[tuple[int, list[nn.Module]]] = []  # tokens and modules, of attention in no layer
         self.on_sum: Callable[[tuple, Tensor], None] | None = None  # told of every sum of two tensors
         self._entries: dict[tuple, _Entry] = {}
 
@@ -115,9 +121,23 @@ class DispatchCapture(TorchDispatchMode):
         out = func(*args, **kwargs)
         if self.layer is not None:
             self._follow(func, name, args, kwargs, out, scores)
+        else:
+            self._note_outside(name, args)
         if self.on_sum is not None and name in ("add", "add_") and isinstance(out, Tensor):
             self.on_sum(args, out)
         return out
+
+    def _note_outside(self, name: str, args: tuple) -> None:
+        """Note an attention of tokens to the same number of tokens, and the modules that run it."""
+        if name in ("_softmax", "_safe_softmax"):
+            queries, keys = args[0].shape[-2:] if args[0].ndim > 1 else (0, -1)
+        elif name.startswith("_scaled_dot_product") and "backward" not in name:
+            queries, keys = args[0].shape[-2], args[1].shape[-2]
+        else:
+            return
+        if queries == keys:
+            owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_stack(None)]
+            self.outside.append((keys, [one for one in reversed(owners) if isinstance(one, nn.Module)]))
 
     def _follow(self, func, name: str, args: tuple, kwargs: dict, out: Any, scores: Any) -> None:
         """Update the followed tensors after a torch operation in a layer, by its name and output.
@@ -232,6 +252,7 @@ class DispatchCapture(TorchDispatchMode):
         if call is None:
             seen.lost.append("a softmax mixes heads or queries (talking heads)")
             return
+        seen.mixed = [one for one in seen.mixed if one[0].left is not entry.node.left]
         shape = (*call.q.shape[:2], call.k.shape[1])  # head, query, key
         view = torch.ops.aten.view.default, (tuple(out.shape),), {}
         self._keep(out, _Weights(call), shape, () if out.shape == shape else (view,))
@@ -244,7 +265,14 @@ class DispatchCapture(TorchDispatchMode):
             if entry is not None and isinstance(entry.node, _Weights) and entry.node.call.v is None:
                 return self._times_v(entry, right if side == 0 else left, out, swapped=side == 1)
         scale, added = float(kwargs.get("alpha", 1.0)), name == "baddbmm" and kwargs.get("beta", 1) != 0
-        self._keep(out, _Scores(_batched(left), _batched(right), scale, added), tuple(out.shape))
+        scores = _Scores(_batched(left), _batched(right), scale, added)
+        self._keep(out, scores, tuple(out.shape))
+        if name != "mm":
+            self.layers[self.layer].mixed += [
+                (scores, operand.shape[-1]) for operand, entry in zip((left, right), pair, strict=True)
+                if operand.shape[-1] == operand.shape[-2] and operand.data_ptr() not in self._weights
+                and not (entry is not None and isinstance(entry.node, _Weights))
+            ]  # fmt: skip
         return None
 
     def _times_v(self, entry: _Entry, other: Tensor, out: Tensor, swapped: bool) -> None:

@@ -204,7 +204,7 @@ def run_pass(model: OwnModel, pixels: Tensor, changes: Mapping, first_only: bool
 
     Raises UnsupportedModel if the module's own code fails.
     """
-    capture = DispatchCapture()
+    capture = DispatchCapture(model.module.parameters())
     events = _OwnPass(model, capture, changes, first_only)
     first = next(filter(torch.is_floating_point, model.module.parameters()), pixels)
     place, dtype = (pixels.device, pixels.dtype) if first.is_meta else (first.device, first.dtype)
@@ -266,12 +266,15 @@ def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None)
 def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[FollowedCall]:
     """Return the one attention call of each block. Raises UnsupportedModel with what was found instead."""
     calls, kind = [], type(model.module).__name__
+    _require_none_outside(model, capture, tokens)
     for layer in range(len(model.blocks)):
         followed = capture.layers.get(layer, LayerCalls())
         call = followed.calls[0] if followed.calls else None
         if len(followed.calls) != 1 or followed.lost:
             expected = "exactly one softmax of a product of q and k, multiplied by v, was expected"
             fault = f"{len(followed.calls)} attention calls: {(*followed.lost, expected)[0]}"
+        elif any(size == tokens for _, size in followed.mixed):
+            fault = "further weights between all tokens, which come from no softmax of a product of q and k"
         elif call.entered is None:
             fault = f"weighted values that enter {call.next_name or 'nothing'} before a projection"
         elif (call.q.shape[1], call.k.shape[1]) != (tokens, tokens):
@@ -284,6 +287,26 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
             " shows no map rather than a wrong one."
         )
     return calls
+
+
+def _require_none_outside(model: OwnModel, capture: DispatchCapture, tokens: int) -> None:
+    """Raise UnsupportedModel if tokens attend to each other outside the blocks: layers would be missing."""
+    least = tokens if model.own_grid is None else model.own_grid.patches  # without prefix tokens
+    blocks, kind = set(model.blocks), type(model.module).__name__
+    for count, running in capture.outside:
+        if not least <= count <= tokens or blocks.intersection(running):
+            continue
+        paths = {
+            part: path
+            for path, part in model.module.named_modules()
+            if not blocks.intersection(part.modules())
+        }
+        part = next((part for part in running if part in paths), model.module)
+        raise UnsupportedModel(
+            f"{kind} has attention between its tokens outside the blocks found, in"
+            f" {paths.get(part) or 'its own forward'} ({type(part).__name__}). Pass the path that holds all"
+            " of its blocks as blocks='…', or pass the part of the module that has no other attention."
+        )
 
 
 def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
