@@ -74,7 +74,7 @@ class Comparison:
     variants: Callable[[CheckSubject], Alternatives]  # empty if the check does not apply
     limit: float = GAIN
     verdict: bool = True  # False: the best alternative is a number without a verdict
-    parts: bool = True  # False: the alternatives change the input only, not the model's parts
+    parts: bool = False  # True: the alternatives change the model's parts, not only its input
 
     def __call__(self, subject: CheckSubject) -> Iterator[Finding]:
         """Judge the best alternative: serious if its gain is significant, else a note (with `verdict`)."""
@@ -336,16 +336,16 @@ def _activations(subject: CheckSubject) -> Alternatives:
 
 
 COMPARISONS = (
-    Comparison("normalisation", _normalisations, parts=False),
-    Comparison("orientation", _orientations, parts=False),
-    Comparison("patch_filters", _patch_filters),
-    Comparison("position_order", _position_orders),
-    Comparison("class_token", _class_tokens),
-    Comparison("attention_weights", _attention_weights, MANY),
-    Comparison("layer_order", _layer_orders),
-    Comparison("norms", _norm_placements),
-    Comparison("pooling", _poolings),
+    Comparison("normalisation", _normalisations),
+    Comparison("orientation", _orientations),
+    Comparison("patch_filters", _patch_filters, parts=True),
+    Comparison("position_order", _position_orders, parts=True),
+    Comparison("class_token", _class_tokens, parts=True),
+    Comparison("attention_weights", _attention_weights, MANY, parts=True),
+    Comparison("layer_order", _layer_orders, parts=True),
+    Comparison("norms", _norm_placements, parts=True),
+    Comparison("pooling", _poolings, parts=True),
     # without a verdict: DeiT-Tiny gains 0.1 nats with QuickGELU and 0.09 with twice its heads
-    Comparison("activation", _activations, verdict=False),
-    Comparison("heads", _head_counts, verdict=False),
+    Comparison("activation", _activations, verdict=False, parts=True),
+    Comparison("heads", _head_counts, verdict=False, parts=True),
 )
