@@ -314,6 +314,12 @@ def test_blocks_of_two_classes_are_inspected_by_path():
     assert len(trace.layers) == 4
 
 
+def test_attention_outside_given_blocks_is_left_out_and_said():
+    inspector = inspect_module(SequenceViT(blocks_of(), Pool(0)), blocks="blocks")
+    assert len(inspector.trace(IMAGE).layers) == 3
+    assert "attention outside them is not shown" in str(inspector.describe())
+
+
 @pytest.mark.parametrize("queries", [1, 5])
 def test_attention_pooling_by_learned_queries_is_accepted(queries):
     assert len(inspect_module(SequenceViT(blocks_of(), Pool(queries))).trace(IMAGE).layers) == 3

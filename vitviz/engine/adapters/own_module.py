@@ -59,6 +59,7 @@ def loaded_own(
     module, in_place = _float32_copy(model)
     path, layers = _blocks(module, blocks, kind)
     own = OwnModel(module, layers, output, in_place)
+    own.blocks_given = blocks is not None
     size = size or _size(model)
     channels = channels_of(module, given.mean)
     noise = torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
@@ -72,7 +73,8 @@ def loaded_own(
     call = recording.calls[0][0]
     own.findings = {
         "module": f"{kind}, {'used in place' if in_place else 'a float32 copy'}",
-        "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}",
+        "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}"
+        f"{', as given; attention outside them is not shown' if own.blocks_given else ''}",
         "attention": f"{call.q.shape[1]} heads of"
         f" {call.q.shape[-1]}{'' if call.mask is None else ', with a bias'}, verified in every"
         " block",

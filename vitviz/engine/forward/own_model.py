@@ -29,6 +29,7 @@ class OwnModel(nn.Module):
     def __init__(self, module: nn.Module, blocks: Sequence[nn.Module], output: str | int | None, own: bool):
         super().__init__()
         self.module, self.blocks, self.output, self.in_place = module, nn.ModuleList(blocks), output, own
+        self.blocks_given = False  # True: by the user, who may leave out others
         self.order: Tensor | None = None  # the sequence's tokens in the grid's order; None: as they are
         self.embedding: nn.Module | None = None
         self.own_grid: Grid | None = None

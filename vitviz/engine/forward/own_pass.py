@@ -266,7 +266,8 @@ def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None)
 def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[FollowedCall]:
     """Return the one attention call of each block. Raises UnsupportedModel with what was found instead."""
     calls, kind = [], type(model.module).__name__
-    _require_none_outside(model, capture, tokens)
+    if not model.blocks_given:
+        _require_none_outside(model, capture, tokens)
     for layer in range(len(model.blocks)):
         followed = capture.layers.get(layer, LayerCalls())
         call = followed.calls[0] if followed.calls else None
@@ -304,8 +305,8 @@ def _require_none_outside(model: OwnModel, capture: DispatchCapture, tokens: int
         part = next((part for part in running if part in paths), model.module)
         raise UnsupportedModel(
             f"{kind} has attention between its tokens outside the blocks found, in"
-            f" {paths.get(part) or 'its own forward'} ({type(part).__name__}). Pass the path that holds all"
-            " of its blocks as blocks='…', or pass the part of the module that has no other attention."
+            f" {paths.get(part) or 'its own forward'} ({type(part).__name__}). Pass the path of all"
+            " its blocks as blocks='…', or of those to show."
         )
 
 
