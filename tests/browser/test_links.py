@@ -208,3 +208,9 @@ def test_link_opens_view_in_narrow_window(open_page):
         "fusion=mean",
         other.locator("#vitviz-rollout [data-ready]").get_attribute("data-ready", timeout=30_000),
     )
+
+
+def test_unknown_sample_is_reported_and_nothing_is_removed(open_page):
+    page = open_page("?sample=cat&without=patches%3D1.2&tab=patches")
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(re.compile("no sample image .cat."))
+    expect(page.locator("#vitviz-edits")).not_to_contain_text("2 patches")

@@ -88,7 +88,7 @@ export default () => ({
     this_.pickers(self);
     if (ui.run.goal !== goalOf(self)) {
       this_.end(self);
-      ui.run = this_.fresh(goalOf(self));
+      ui.run = this_.fresh(goalOf(self), self.summary.methods.length);
       if (self.summary.starts) this_.begin(self);
     }
     if (ui.run.panels && ui.run.score !== self.settings.score) this_.judge(self, ui.run);
@@ -97,8 +97,9 @@ export default () => ({
 });
 
 const this_ = {
-  fresh: (goal) => ({
+  fresh: (goal, count = 0) => ({
     goal,
+    count, // of methods; kept here because a view that no longer applies has no summary
     tried: new Map(),
     panels: null,
     verdict: null, // of the methods tested so far
@@ -166,7 +167,7 @@ const this_ = {
   /** Requests curves and ranking of the methods so far for the chosen score; needs no passes. */
   async judge(self, run, signal) {
     const { target, patches_as, steps, score } = self.settings;
-    const whole = run.tried.size === self.summary.methods.length;
+    const whole = run.tried.size === run.count;
     const method = [...run.tried.keys()].at(-1);
     const asked = { target, patches_as, steps, score };
     const ask = (item, more = {}) => self.array(item, query({ ...asked, ...more }), signal);
@@ -228,7 +229,7 @@ const this_ = {
   paint(self) {
     const { ui } = self;
     const { run } = ui;
-    const count = self.summary.methods.length;
+    const { count } = run;
     const done = run.tried.size;
     if (!self.data || !self.width || run.goal !== goalOf(self)) return;
     delete self.root.dataset.over;
