@@ -74,6 +74,21 @@ def test_hook_that_changes_logits_is_kept():
         torch.testing.assert_close(inspector.trace(image).logits, model(pixels)[0], atol=1e-5, rtol=1e-5)
 
 
+def test_hooked_library_model_keeps_its_classes_and_preprocessing():
+    names = {0: "cat", 1: "dog", 2: "cup"}
+    classes = {"id2label": names, "label2id": {name: index for index, name in names.items()}}
+    config = transformers.ViTConfig(**vit_sizes(), **classes, problem_type="multi_label_classification")
+    model = perturbed(transformers.ViTForImageClassification(config))
+    timm_model = perturbed(timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2))
+    for one, block in ((model, model.vit.layers[0]), (timm_model, timm_model.blocks[0])):
+        plain = vitviz.Inspector.of(one, mean=0.5, std=0.5)
+        block.register_forward_hook(lambda module, args, output: output * 1.5)
+        hooked = vitviz.Inspector.of(one, mean=0.5, std=0.5)
+        assert type(hooked.model).__name__ == "OwnModel"
+        assert (hooked.head_type, hooked.labels) == (plain.head_type, plain.labels)
+        assert hooked.preprocessing == plain.preprocessing
+
+
 @pytest.mark.parametrize("build", [small_vit, lambda: transformers_vit()], ids=["timm", "transformers"])
 def test_hook_of_model_with_zero_classifier_is_kept(build):
     """All tokens give the same logits, so that only tokens show the hook."""

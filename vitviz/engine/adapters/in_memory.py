@@ -72,7 +72,7 @@ def loaded_of(
     inner = _unwrapped(model)
     _require_weights(inner, type(inner).__name__)
     try:
-        loaded = loaded_own(inner, given, size, name, **found)
+        loaded = loaded_own(inner, given, size, name, record=_record_of(inner, given), **found)
         loaded.model.findings |= {} if refused is None else {"no timm twin": str(refused)}
         return loaded
     except UnsupportedModel:
@@ -207,6 +207,18 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
     data, _ = processors.data_config(config, None)
     classifier = {one: getattr(huggingface, one)(config, ours.num_classes) for one in ("labels", "head_type")}
     return FilledModel(ours, entry, data, **classifier)
+
+
+def _record_of(model: nn.Module, given: Overrides) -> FilledModel | None:
+    """Return the copy of a library's model, with its preprocessing and classes; None if there is none."""
+    try:
+        if _is_of("timm.models.", model):
+            return _of_timm(model, given)
+        if _is_of("transformers.models.", model):
+            return _of_transformers(model, type(model).__name__)
+    except Exception:  # the model is inspected directly because something in it differs
+        pass
+    return None
 
 
 def _forget_training(model: nn.Module) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitviz.engine.adapters.weight_loading import FilledModel
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats.overrides import Overrides
@@ -43,9 +44,11 @@ def loaded_own(
     model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     blocks: str | None = None, output: str | int | None = None,
     patch: tuple[int, int] | None = None, prefix: Sequence[str] | None = None,
+    record: FilledModel | None = None,
 ) -> Loaded:  # fmt: skip
     """Return a module as it is, for an inspector, with what was found in it.
 
+    `record` has the preprocessing and classes of a library's model. The user's settings replace them.
     Raises UnsupportedModel if its attention, tokens or grid cannot be read truthfully, and VitvizError if
     mean and std, the size or the output has to be said.
     """
@@ -85,8 +88,12 @@ def loaded_own(
         "output": "no class scores" if logits is None else f"{own.num_classes} numbers",
         "not known": "readout, norms, MLPs: no attribution, ablation or gradient",
     }
-    data = given.data({"input_size": (channels, *size), "interpolation": "bicubic", "crop_pct": 1.0})
-    head_type = classifier_type(given.labels, given.head_type, own.num_classes, kind)
+    known = {} if record is None else record.data
+    data = given.data({"interpolation": "bicubic", "crop_pct": 1.0, **known, "input_size": (channels, *size)})
+    labels, head_type = given.labels or (), given.head_type
+    if record is not None and record.model.num_classes == own.num_classes:
+        labels, head_type = labels or record.labels, head_type or record.head_type
+    head_type = classifier_type(labels, head_type, own.num_classes, kind)
     own.name = name or f"{kind} in memory {next(_numbers)}"
     checkpoint = Checkpoint(
         own.name, None, "memory", "", (channels, *size),
@@ -94,7 +101,7 @@ def loaded_own(
         note="This module has no timm equivalent and is inspected directly; describe() lists what was"
              " found.",
     )  # fmt: skip
-    return Loaded(checkpoint, own, Preprocessing.from_config(data), tuple(given.labels or ()), head_type)
+    return Loaded(checkpoint, own, Preprocessing.from_config(data), tuple(labels), head_type)
 
 
 def channels_of(model: nn.Module, mean: Sequence[float] | None = None) -> int:
