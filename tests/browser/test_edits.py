@@ -119,7 +119,7 @@ def test_dropped_patches_are_hatched_and_painted_patches_uniform(open_page):
     assert brightness_range(page, "explorer", 62) > 60, "the patch is not hatched"
     open_tab(page, "Patches")
     ready(page, "patches")
-    expect(page.locator("#vitviz-patches")).to_contain_text("196 − 4 removed")
+    expect(page.locator("#vitviz-patches")).to_contain_text("14 × 14 − 4 removed = 192 patches")
     expect(page.locator("#vitviz-patches")).to_contain_text("= 193 tokens")
     open_tab(page, "Perturbations")
     page.get_by_role("button", name="Paint over them instead").locator("visible=true").click()

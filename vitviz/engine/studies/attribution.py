@@ -216,10 +216,10 @@ def logit_lens(
         )
     if form == "share":
         return analyses.lens_shares(checked_logit_terms(inspector, trace))
-    inspector.answered(trace).require_logits(UNREAD)
+    expected = inspector.answered(trace).require_logits(UNREAD)
     if isinstance(trace, Trace):
         logits = torch.stack([inspector.read_now(tokens, trace.grid.pixels) for tokens in trace.tokens]).cpu()
-        require_same_logits(trace.checkpoint, logits[-1], trace.logits, inspector.dtype)
+        require_same_logits(trace.checkpoint, logits[-1], expected, inspector.dtype)
         return logits
     count = max(1, BLOCK_ELSEWHERE // trace.tokens[0].numel())
     parts = (torch.stack(trace.tokens[one : one + count]) for one in range(0, len(trace.tokens), count))

@@ -183,7 +183,7 @@ export default () => ({
         self.set('layer', at.layer + 1);
       },
     });
-    const beside = { wall, wallTitle, wallPlot, wallBar, now, facts, walls, score: why, opening: begun };
+    const beside = { wall, wallTitle, wallBar, now, facts, walls, score: why, opening: begun };
     return { base, heat, asked, framed, marks, bar, title, chips, pin, pinned, ...beside };
   },
 
@@ -216,7 +216,7 @@ export default () => ({
     drawScore(self, ui.score);
     showChips(self);
     paint(self);
-    drawWall(self); // the facts take their height before
+    drawWall(self);
     showPins(self);
     ui.framed.draw(ui.size, rowByRow(grid, ui.size));
   },

@@ -73,9 +73,11 @@ export function drawWall(self) {
   const shell = () => getComputedStyle(self.below).getPropertyValue('--vv-shell').trim() === '1';
   const bounded = self.read('bounded', shell);
   ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
-  // besides the grid: title, scale and facts, and a line more, as other queries have longer facts
-  const others = self.read('others', () => ui.walls.offsetHeight - ui.wallPlot.offsetHeight);
-  const tall = bounded ? self.deep - others - top - 20 * self.zoom : Infinity;
+  // Besides the grid: the opening, the scale, and title and facts at their longest, so that no query resizes
+  // the grid.
+  const texts = Math.ceil((400 * self.zoom) / self.across) + Math.ceil((720 * self.zoom) / self.across);
+  const others = ui.opening.node.offsetHeight + (60 + 22 * texts) * self.zoom + 48;
+  const tall = bounded ? self.deep - others - top : Infinity;
   const apart = 8; // px between the last head and the mean
   const across = Math.min(room / layers, (tall - apart) / (heads + 1) / aspect);
   const along = bounded ? Math.min((room - apart) / (heads + 1), tall / layers / aspect) : 0;
