@@ -140,7 +140,7 @@ def test_what_is_finished_is_exported_once_and_loads_like_any_checkpoint(
     for name in names:
         inspector, kind = vitviz.load(shipped / name), name.split("-")[2]
         assert inspector.position_kind() == ("none" if kind == "none" else "learned")
-        assert "validation images" in inspector.checkpoint.note and name[-1] in inspector.checkpoint.note
+        assert "validation pictures" in inspector.checkpoint.note and name[-1] in inspector.checkpoint.note
         picture = torch.randn(1, 3, 64, 64)
         model = timm.create_model(f"local-dir:{shipped / name}", pretrained=True).eval()
         assert model(picture).shape == (1, 200) and model.pretrained_cfg["input_size"] == (3, 64, 64)

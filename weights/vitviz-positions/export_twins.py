@@ -27,7 +27,7 @@ from export import FIGURES, config
 POSITIONS = {
     "none": "no position embedding",
     "1d": "a learned position embedding for each patch (1-D)",
-    "2d": "a learned position embedding for each column and each row (2-D), shipped as one table",
+    "2d": "a learned position embedding for each column and each line (2-D), shipped as one table",
 }
 
 

@@ -65,8 +65,8 @@ def config(
         "label_descriptions": dict(zip(wordnet_ids, names, strict=True)),
         "vitviz": {
             "note": (
-                f"Trained by us: {first} of the {pictures:,} validation images of Tiny-ImageNet are classified"
-                f" correctly ({five} in the top five; whole images, {how})."
+                f"Our own training: it names {first} of {pictures:,} validation pictures of Tiny-ImageNet"
+                f" rightly ({five} within five guesses; whole pictures, {how})."
             ),
             "trained_on": "Tiny-ImageNet-200 (64 px, 200 classes)",
             "licence": "ImageNet's terms: non-commercial research and education",

@@ -1,5 +1,5 @@
-// Grid of the explorer: all layers and heads as thumbnails for one query, with the mean of the heads last. Layers
-// are columns or rows, whichever gives larger thumbnails.
+// Grid of the explorer: all layers and heads as thumbnails for one query, with the mean of the heads last.
+// Layers are columns or rows, whichever gives larger thumbnails.
 
 import { tinted } from '../../frontend/colours.js';
 import { fit } from '../../frontend/elements.js';
