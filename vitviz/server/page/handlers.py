@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from vitviz.errors import ImageError, VitvizError, quoted
+from vitviz.errors import ImageError, VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.i18n import language_of, translate
 from vitviz.server.page import assumed
@@ -18,12 +18,12 @@ from vitviz.server.services.images import PUT_AWAY
 from vitviz.traces import samples
 from vitviz.traces.classes import ENDINGS
 from vitviz.traces.image_edits import ImageEdits
-from vitviz.traces.localized_text import LocalizedText, text_to_json
+from vitviz.traces.localized_text import text_to_json
 from vitviz.traces.text_classes import plain_name, with_text
 
 FIRST_SAMPLE = "coffee"  # a class of the shipped checkpoint
 AWAY = "Your image is no longer on the server, so a sample is shown instead. Upload it again."
-NO_SAMPLE = "There is no sample image {name}, so another image is shown, with nothing removed."
+NO_SAMPLE = "The address names no known sample image, so another image is shown, with nothing removed."
 
 
 class Handlers:
@@ -47,7 +47,7 @@ class Handlers:
         begun = {**self.service.sessions.with_session(state), "language": language_of(request)}
         plain = {**begun, "set": str(kept.get("set") or "")}
         state = {**plain, **link_settings(asked)}
-        unknown = "" if asked.sample else request.query_params.get("sample", "")
+        unknown = not asked.sample and bool(request.query_params.get("sample"))
         if unknown:  # what was removed belongs to another image
             state["without"] = ""
         sample, default = asked.sample or FIRST_SAMPLE, self.service.settings.checkpoint
@@ -71,7 +71,7 @@ class Handlers:
         elif gone:
             page[self._notice] = text_to_json(AWAY)
         elif unknown:
-            page[self._notice] = text_to_json(LocalizedText(NO_SAMPLE, name=quoted(unknown[:40])))
+            page[self._notice] = text_to_json(NO_SAMPLE)
         choices = self.service.checkpoints.choices()
         nothing = (translate("none", state["language"]), "")
         tab = gr.Tabs(selected=asked.tab) if asked.tab else gr.skip()
