@@ -10,7 +10,7 @@ from vitviz.views import VIEWS, ViewContext
 from vitviz.views.controls import DIFFERENCE
 from vitviz.views.routes import item_array, parse_settings
 
-DIFFERING = [view for view in VIEWS if DIFFERENCE in view.controls]
+DIFFERING = [view for view in VIEWS if any(one.name == DIFFERENCE.name for one in view.controls)]
 EVIDENCE = next(view for view in VIEWS if view.slug == "evidence")
 STROKES = "brush.mean_40.120.90.30.10 brightness_10"
 
