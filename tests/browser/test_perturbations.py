@@ -123,7 +123,7 @@ def test_korean_phone_page_has_no_horizontal_overflow(open_page):
     go = page.locator(GO)
     expect(go).to_have_text("실험 시작")
     go.click()
-    page.locator(FINISHED).wait_for(state="attached", timeout=60_000)
+    page.locator(FINISHED).wait_for(state="attached", timeout=180_000)
     wait_for_dots(page, 4)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
