@@ -160,7 +160,7 @@ def test_class_field_accepts_names_and_compares_two_classes(open_page):
     expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
     expect(view).to_contain_text("Direct attribution, from the start to the difference of logits")
     expect(view).to_contain_text("Contribution to the difference of logits")
-    expect(view).to_contain_text(re.compile(r"Contribution of every head, colours to ±\d"))
+    expect(view).to_contain_text(re.compile(r"Contribution of every head, colour scale ±\d"))
     parts = view.locator(".vv-lines").inner_text()
     assert re.match(r"= −?\d+\.\d\d patches [+−] \d+\.\d\d the class token [+−] \d", parts), parts
     numbers = [

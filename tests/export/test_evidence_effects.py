@@ -51,8 +51,8 @@ def test_matrices_show_drops_and_contributions_on_one_scale(cached_figures, effe
     ends = [f"{end:.3g}".replace("-", "−") for end in (-most, most)]
     assert all(said.count(end) == 2 for end in ends), said
     told = f"±{most:.2f}"
-    assert f"Drop when each head is ablated, colours to {told}" in said
-    assert f"Contribution of every head, colours to {told}" in said
+    assert f"Drop when each head is ablated, colour scale {told}" in said
+    assert f"Contribution of every head, colour scale {told}" in said
 
 
 def test_mlps_have_no_head_matrices(cached_figures):

@@ -114,8 +114,8 @@ export function drawShares(self, made, { values, room, width, some = false, most
   const end = most ?? largest(self, some ? 'wall/patches' : 'wall', values);
   const told = { most: either(end) };
   const title = some
-    ? t('From the selected patches, colours to {most}', told)
-    : t('Contribution of every head, colours to {most}', told);
+    ? t('From the selected patches, colour scale {most}', told)
+    : t('Contribution of every head, colour scale {most}', told);
   made.shares.node.hidden = false;
   drawWall(self, made.shares, { values, most: end, title, room, width });
 }

@@ -62,7 +62,7 @@ function draw(self, made) {
   });
   const direct = self.data.direct.values;
   const most = largest(self, 'walls', direct, values);
-  const title = t('Drop when each head is ablated, colours to {most}', { most: either(most) });
+  const title = t('Drop when each head is ablated, colour scale {most}', { most: either(most) });
   drawWall(self, made.totals, { values, most, title, room: walls / 2, width });
   drawShares(self, ui.made, { values: direct, room: walls / 2, width, most });
 }

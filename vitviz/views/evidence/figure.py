@@ -7,7 +7,7 @@ from vitviz.charts.chart import symmetric_limit
 from vitviz.charts.mpl.spec import NARROW, WIDE, FigureSpec, Matrix, PatchFrame, Scale
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.views.evidence import charts, compute, sentences, truth
-from vitviz.views.printing import fixed, join_texts, map_over_image, prefix_name, signed, writer_name
+from vitviz.views.printing import fixed, join_texts, map_over_image, prefix_name, writer_name
 from vitviz.views.shared import target_name
 
 REST = "Sum of map, prefix tokens and constants; {rest} remains unexplained."
@@ -53,7 +53,7 @@ def _writers(view, subject, settings, main, asked) -> FigureSpec:
     if not asked.detail or not np.isfinite(heads).any():
         return FigureSpec(((main,),), chart.notes, width=NARROW)
     most = symmetric_limit(heads)
-    title = LocalizedText("Earlier heads, colours to {most}", most=signed(most))
+    title = LocalizedText("Earlier heads, colour scale {most}", most=f"±{most:.2f}")
     label = _share(subject, settings)
     wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
     held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
@@ -140,12 +140,12 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     else:
         return ()
     most = symmetric_limit(np.stack([shares, *losses]))
-    lost = LocalizedText("Drop when each head is ablated, colours to {most}", most=f"±{most:.2f}")
+    lost = LocalizedText("Drop when each head is ablated, colour scale {most}", most=f"±{most:.2f}")
     chosen = settings["patches"] and not losses
     own = (
-        "From the selected patches, colours to {most}"
+        "From the selected patches, colour scale {most}"
         if chosen
-        else "Contribution of every head, colours to {most}"
+        else "Contribution of every head, colour scale {most}"
     )
     drop, own = (
         LocalizedText("Drop in the logit: negative, positive"),

@@ -8,7 +8,7 @@ import { t } from '../../frontend/i18n.js';
 import { chartBeside } from '../../frontend/plotly_chart.js';
 import { reach, still } from '../../frontend/shared_scale.js';
 import { drawWall, largest, wall } from './account.js';
-import { asked, roomBeside, shown, signed, sumName } from './lines.js';
+import { asked, either, roomBeside, shown, signed, sumName } from './lines.js';
 import { stepwise } from './steps.js';
 
 const held = (self) => self.settings.beside === 'truth';
@@ -162,7 +162,7 @@ export function drawWriters(self, made) {
   drawWall(self, made.wall, {
     values,
     most,
-    title: t('Earlier heads, colours to {most}; click twice to follow one', { most: signed(most) }),
+    title: t('Earlier heads, colour scale {most}; click twice to follow one', { most: either(most) }),
     room: Math.max(160 * size, room - tall - 226 * size),
     width,
     chosen: /^head\.(.*)/.exec(self.settings.writer)?.[1] ?? '',
