@@ -103,12 +103,7 @@ def verified_copy(
     inner = copies.with_permanent_weights(inner)
     if kind == "ViTMAEForPreTraining":  # of which only the encoder is shown, as from a file
         inner = inner.vit
-    if _is_of("timm.models.", inner):
-        taken = _of_timm(inner, given)
-    elif _is_of("transformers.models.", inner):
-        taken = _of_transformers(inner, kind)
-    else:
-        taken = matching_vit(inner, kind, given, mapping)
+    taken = _library_copy(inner, given) or matching_vit(inner, kind, given, mapping)
     given.applied(taken.model, kind)
     _prove(inner, taken, kind)
     if size is not None and size != tuple(taken.data["input_size"][-2:]):
@@ -209,16 +204,19 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
     return FilledModel(ours, entry, data, **classifier)
 
 
+def _library_copy(model: nn.Module, given: Overrides) -> FilledModel | None:
+    """Return the copy of a model of timm or transformers; None for any other module."""
+    if _is_of("timm.models.", model):
+        return _of_timm(model, given)
+    return _of_transformers(model, type(model).__name__) if _is_of("transformers.models.", model) else None
+
+
 def _record_of(model: nn.Module, given: Overrides) -> FilledModel | None:
-    """Return the copy of a library's model, with its preprocessing and classes; None if there is none."""
+    """Return a library model's copy, for its preprocessing and classes; None if it cannot be copied."""
     try:
-        if _is_of("timm.models.", model):
-            return _of_timm(model, given)
-        if _is_of("transformers.models.", model):
-            return _of_transformers(model, type(model).__name__)
+        return _library_copy(model, given)
     except Exception:  # the model is inspected directly because something in it differs
-        pass
-    return None
+        return None
 
 
 def _forget_training(model: nn.Module) -> None:
@@ -236,7 +234,7 @@ def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
     A classifier of zeros has the same output for all tokens.
     """
     size = tuple(taken.data["input_size"])
-    ours, last, library = _tokens(taken.model, size), [], ("timm.models.", "transformers.models.")
+    ours, last = _tokens(taken.model, size), []
 
     def keep(module, args, output):
         output = getattr(output, "last_hidden_state", output)
@@ -245,7 +243,8 @@ def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
             last[:] = [output.detach()]
 
     with ExitStack() as stack:
-        for part in model.modules() if any(_is_of(name, model) for name in library) else ():
+        of_library = _is_of("timm.models.", model) or _is_of("transformers.models.", model)
+        for part in model.modules() if of_library else ():
             stack.callback(part.register_forward_hook(keep).remove)
         theirs = reference_outputs(model, size, kind)
     error = output_difference(taken.model, size, theirs)
