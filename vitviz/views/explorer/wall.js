@@ -75,8 +75,9 @@ export function drawWall(self) {
   ui.wallTitle.textContent = `${t('All layers and heads')} · ${nameOf(self, settings.token)}`;
   // Besides the grid: the opening, the scale, and title and facts at their longest, so that no query resizes
   // the grid.
-  const texts = Math.ceil((400 * self.zoom) / self.across) + Math.ceil((720 * self.zoom) / self.across);
-  const others = ui.opening.node.offsetHeight + (60 + 22 * texts) * self.zoom + 48;
+  const em = self.read('letter', () => parseFloat(getComputedStyle(ui.facts).fontSize));
+  const texts = Math.ceil((29 * em) / self.across) + Math.ceil((50 * em) / self.across); // lines
+  const others = ui.opening.node.offsetHeight + (4.4 + 1.6 * texts) * em + 48;
   const tall = bounded ? self.deep - others - top : Infinity;
   const apart = 8; // px between the last head and the mean
   const across = Math.min(room / layers, (tall - apart) / (heads + 1) / aspect);
