@@ -193,6 +193,34 @@ def test_image_set_is_ranked_with_standard_errors(open_page, tmp_path):
     assert len(held), "the single image was not evaluated meanwhile"
 
 
+def test_late_prediction_leaves_a_running_evaluation_its_stop_button(open_page, tmp_path):
+    page, files, joins = open_page("?tab=trial&sample=coffee&size=64", wait=False), [], []
+    HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")
+    ready(page, "trial")
+    for number in range(3):
+        Image.new("RGB", (60, 80), (20 * number, 90, 160)).save(path := tmp_path / f"{number}.png")
+        files.append(path)
+    page.locator("#vitviz-set-files input[type=file]").set_input_files(files)
+    fold, go = page.locator(".vv-set-fold"), page.locator(".vv-set .vv-go")
+    expect(fold).to_contain_text("3 uploaded")
+    page.route(re.compile("/queue/join"), lambda route: joins.append(route))
+    fold.click()  # asks for the predictions
+    while not joins:
+        page.wait_for_timeout(20)
+    go.click()
+    expect(go).to_have_text("Stop")
+    joins[0].continue_()
+    expect(page.locator(".vv-set-pictures li").last).to_contain_text("%")  # the last prediction
+    assert go.inner_text() == "Stop", "the button starts a second evaluation"
+    page.unroute(re.compile("/queue/join"))
+    while len(joins) < 2:
+        page.wait_for_timeout(20)
+    joins[1].continue_()
+    told = page.locator("#vitviz-trial .vv-trying")
+    expect(told).to_have_text("Based on a set of 3 images.", timeout=300_000)
+    expect(go).to_have_text("Average", timeout=60_000)
+
+
 def test_stopped_set_evaluation_keeps_finished_images(open_page, tmp_path):
     page, files = open_page("?tab=trial&sample=coffee&size=64", wait=False), []
     HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")

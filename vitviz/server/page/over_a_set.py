@@ -71,7 +71,7 @@ class ImageSetPanel:
         state = self._service.sessions.newest(state)
         try:
             for _ in self._service.sets.answering(state.get("set", ""), state["key"]):
-                yield panel_value(self._service, state)
+                yield panel_value(self._service, state, predicting=True)
         except (VitvizError, KeyError) as error:
             yield self._told(state, error)
 

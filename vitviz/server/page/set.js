@@ -129,7 +129,8 @@ export default function part(element, props, watch, trigger) {
   });
   if (tabs) whenChanged(tabs, ['aria-selected'], show);
   watch('value', () => {
-    if (!props.value?.done) on = ''; // another choice has ended the survey
+    const { done, predicting } = props.value ?? {};
+    if (!done && !predicting) on = ''; // another choice has ended the survey
     show();
   });
   show();
