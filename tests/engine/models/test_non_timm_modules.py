@@ -291,6 +291,49 @@ class Pool(nn.Module):
         return self.attention(x if self.queries is None else self.queries, x, x, need_weights=False)[0]
 
 
+class Stem(nn.Module):
+    """Convolutions of given kernel, stride and padding, then tokens by rows, or by columns if `turned`."""
+
+    def __init__(self, *kernels, turned=False, mixed=False):
+        super().__init__()
+        self.convolutions, self.turned = nn.Sequential(), turned
+        for number, (kernel, stride, padding) in enumerate(kernels):
+            self.convolutions += nn.Sequential(
+                nn.Conv2d(32 if number else 3, 32, kernel, stride, padding), nn.BatchNorm2d(32), nn.GELU()
+            )
+        self.mix = nn.Linear(16, 16) if mixed else nn.Identity()
+
+    def forward(self, image):
+        grid = self.convolutions(image)
+        return self.mix((grid.mT if self.turned else grid).flatten(2)).view(len(image), 32, 4, 4)
+
+
+STEMS = {
+    "three of kernel 3": [(3, 2, 1)] * 3,
+    "one of kernel 16": [(16, 8, 4)],
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", STEMS)
+def test_tokens_of_overlapping_stem_are_those_of_its_convolutions(name, turned):
+    model = SequenceViT(blocks_of()).eval()
+    model.embed = Stem(*STEMS[name], turned=turned)
+    inspector = inspect_module(model.eval())
+    trace = inspector.trace(IMAGE)
+    with torch.no_grad():
+        features = model.embed.convolutions(pixels_of(trace))[0].flatten(1).mT
+    assert_same(trace.tokens[0][1:], features)
+    assert "4 x 4 of (8, 8), around which their tokens read overlapping pixels" in inspector.describe()
+
+
+def test_stem_that_mixes_all_patches_is_rejected():
+    model = SequenceViT(blocks_of())
+    model.embed = Stem((8, 8, 0), mixed=True)
+    with pytest.raises(UnsupportedModel, match="some patches are dropped, merged or mixed"):
+        inspect_module(model)
+
+
 def blocks_of(kind=Residual, count=3):
     return [kind() for _ in range(count)]
 

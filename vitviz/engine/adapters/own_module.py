@@ -2,9 +2,10 @@
 
 The blocks are the longest run of modules of one type. The grid follows from the first convolution or linear
 layer that runs and from the length of the sequence, and is proven: patches of an image are changed by the
-digits of their number, and the tokens that change at the first block must spell each number once. The
-attention is proven by the truth check of `forward.recording`, as everywhere. Inside each block, tokens must
-keep the order of its input.
+digits of their number, and the tokens that change at the first block must spell each number once. Tokens of
+an overlapping convolutional stem depend on several patches: their centres must form the grid. The attention
+is proven by the truth check of `forward.recording`, as everywhere. Inside each block, tokens must keep the
+order of its input.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from vitviz.traces.trace import select_images
 
 _numbers = itertools.count(1)
 _SIZES = ("image_size", "img_size", "input_size")  # attributes that tell the input size
+_DRAWS = 8  # of noise, for the centre of the pixels of a token
 _MOST_PREFIX = 32  # more tokens than this before the patches are not plausible
+_BY_CHANGES = "found by changing each patch"
 CPU = torch.device("cpu")
 
 
@@ -81,8 +84,8 @@ def loaded_own(
         "attention": f"{call.q.shape[1]} heads of"
         f" {call.q.shape[-1]}{'' if call.mask is None else ', with a bias'}, verified in every"
         " block",
-        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, found by changing"
-        " each patch",
+        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch},"
+        f" {'around which their tokens read overlapping pixels' if own.overlapping else _BY_CHANGES}",
         "patch embedding": embedding or "not found",
         "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by number)",
         "output": "no class scores" if logits is None else f"{own.num_classes} numbers",
@@ -257,6 +260,8 @@ def _grid(
     order = _order(own, noise, rows, cols)
     before = tokens - rows * cols
     if sorted(order) != list(range(tokens)):
+        order, own.overlapping = _order_by_centres(own, noise, rows, cols), True
+    if sorted(order) != list(range(tokens)):
         raise UnsupportedModel(
             f"{kind} has {tokens} tokens at its first block, but they do not correspond one to one to a grid"
             f" of {rows} x {cols} patches: some patches are dropped, merged or mixed. If patches are not"
@@ -275,7 +280,10 @@ def _grid(
 
 
 def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
-    """Return the tokens in the order prefix, patches by rows, from the patches that change each token."""
+    """Return the tokens in the order prefix, patches by rows, from the patches that change each token.
+
+    Empty if a token follows from several patches, or a patch changes no token or several.
+    """
     count, (height, width) = rows * cols, noise.shape[-2:]
     other = torch.randn(noise.shape, generator=torch.Generator().manual_seed(1))
     numbers = torch.arange(1, count + 1).view(rows, cols)
@@ -288,12 +296,48 @@ def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
 
     plain, changed = first(noise), first(other)
     codes = torch.zeros(len(plain), dtype=torch.long, device=plain.device)
+    least = 1e-2 * (changed - plain).norm(dim=-1)
     for digit in range(count.bit_length()):
         mixed = first(torch.where((padded >> digit & 1).bool(), other, noise))
-        codes += ((mixed - changed).norm(dim=-1) < (mixed - plain).norm(dim=-1)).long() << digit
+        new, old = (mixed - changed).norm(dim=-1), (mixed - plain).norm(dim=-1)
+        if (torch.minimum(new, old) > least).any():
+            return []
+        codes += (new < old).long() << digit
     before = [place for place, code in enumerate(codes.tolist()) if code == 0]
     places = {code: place for place, code in enumerate(codes.tolist()) if code}
-    return before + [places[code] for code in range(1, count + 1) if code in places]
+    return before + [places[code] for code in range(1, count + 1)] if len(places) == count else []
+
+
+def _order_by_centres(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
+    """Return the tokens in the order prefix, patches by rows, from the centre of the pixels that each reads.
+
+    The squared change of a token adds up over the pixels that are changed by independent noise, so noise of
+    variance proportional to a coordinate gives the centre's coordinate. Empty if the centres are no grid:
+    after a common shift of at most one patch, each must lie within 0.75 patches of its place, and 0.4 from
+    its neighbours. At the border the centres move inwards.
+    """
+    generator, (height, width) = torch.Generator().manual_seed(2), noise.shape[-2:]
+    y = ((torch.arange(height) + 0.5) * rows / height)[:, None]
+    x = (torch.arange(width) + 0.5) * cols / width
+    plain, energy = run_pass(own, noise, {}, first_only=True)[0].tokens[0], []
+    for variance in [torch.ones(height, width), y.expand(height, width), x.expand(height, width)]:
+        draws = torch.randn((_DRAWS, *noise.shape), generator=generator.manual_seed(3)) * variance.sqrt() / 10
+        changed = [run_pass(own, noise + draw, {}, first_only=True)[0].tokens[0] for draw in draws]
+        energy.append(sum((one - plain).double().square().sum(-1).cpu() for one in changed))
+    read = energy[0] > 1e-6 * energy[0].max()
+    if int(read.sum()) != rows * cols:
+        return []
+    places, tall, wide = read.nonzero()[:, 0], *(part[read] / energy[0][read] for part in energy[1:])
+    by_row = tall.argsort().view(rows, cols)
+    order = torch.cat([row[wide[row].argsort()] for row in by_row])
+    cells = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)) + 0.5
+    centres = torch.stack([tall[order], wide[order]], 1)
+    shifts, grid = centres - cells, centres.view(rows, cols, 2)
+    common = shifts.median(0).values
+    gaps = torch.cat([grid[..., 0].diff(dim=0).flatten(), grid[..., 1].diff(dim=1).flatten()])
+    if common.abs().max() > 1 or (shifts - common).abs().max() > 0.75 or (gaps < 0.4).any():
+        return []
+    return [*(~read).nonzero()[:, 0].tolist(), *places[order].tolist()]
 
 
 def _prove(own: OwnModel, noise: Tensor, kind: str) -> None:

@@ -30,6 +30,7 @@ class OwnModel(nn.Module):
         super().__init__()
         self.module, self.blocks, self.output, self.in_place = module, nn.ModuleList(blocks), output, own
         self.blocks_given = False  # True: by the user, who may leave out others
+        self.overlapping = False  # True: a token reads pixels of several patches, and its own are the middle
         self.order: Tensor | None = None  # the sequence's tokens in the grid's order; None: as they are
         self.embedding: nn.Module | None = None
         self.own_grid: Grid | None = None
