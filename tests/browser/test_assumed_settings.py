@@ -59,7 +59,7 @@ def test_assumed_settings_are_corrected_confirmed_and_saved(open_page, weights):
     assert brightness_changes(form.locator("input:checked").first, other), (
         "the checked option looks like the unchecked one"
     )
-    form.get_by_label("one half").click()
+    form.get_by_label("0.5 ± 0.5").click()
     expect(page.locator("#vitviz-facts [data-checkpoint]")).to_have_attribute(
         "data-checkpoint", "mine.safetensors?mean=0.5,0.5,0.5&std=0.5,0.5,0.5", timeout=60_000
     )

@@ -51,7 +51,7 @@ def test_each_choice_shows_the_prediction_it_gives(service):
     expected = ["pool", "block", "normalisation", "crop_pct", "interpolation", "activation", "epsilon"]
     assert list(items) == expected and items["pool"]["choices"][1]["known"] == "average of the patches"
     known = [choice["known"] for choice in items["normalisation"]["choices"]]
-    assert known == ["ImageNet's", "one half", "CLIP's", "CIFAR-10's", "none"]
+    assert known == ["ImageNet's", "0.5 ± 0.5", "CLIP's", "CIFAR-10's", "none"]
     half = items["normalisation"]["choices"][1]
     name = assumed.name_with("mine.safetensors", half["text"])
     trace = service.subject(service.look(service.pictures.sample("chelsea"), name)).trace

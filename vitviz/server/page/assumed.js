@@ -111,7 +111,7 @@ export default function part(element, props, watch, trigger) {
     const keep = () => trigger('keep', { labels: names.box.value });
     const ways = [
       taken.length > 0 && way(t('Confirm these values'), () => say(taken)),
-      value.said && way(t('Ask again'), () => ask('')),
+      value.said && way(t('Undo these settings'), () => ask('')),
       value.keeps && value.said && way(t('Save next to the file'), keep),
     ];
     const text = value.items.length ? t('Not stated in the file') : t('Settings given for this file');

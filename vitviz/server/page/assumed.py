@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SHARED = "This server is shared, so settings are not saved next to its files. Copy the link instead."
 _KNOWN = {
-    "ImageNet": mark("ImageNet's"), "one half": mark("one half"), "CLIP": mark("CLIP's"),
+    "ImageNet": mark("ImageNet's"), "one half": mark("0.5 ± 0.5"), "CLIP": mark("CLIP's"),
     "CIFAR-10": mark("CIFAR-10's"), "none": mark("none"),
     "pool=class": mark("class token"), "pool=average": mark("average of the patches"),
     "pool=average+of+all": mark("average of all tokens"),

@@ -6,6 +6,7 @@ import { button, div, el, span, stack } from '../../frontend/elements.js';
 import { send } from '../../frontend/events.js';
 import { t } from '../../frontend/i18n.js';
 import { map } from '../../frontend/map.js';
+import { number } from '../../frontend/numbers.js';
 import { outline } from '../../frontend/pointer.js';
 import { differs, reach, still } from '../../frontend/shared_scale.js';
 import { account, drawAccount, drawGraph } from './account.js';
@@ -44,6 +45,16 @@ function arrange(self) {
   framed.replaceChildren(question, drawn.node, balanced, either);
 }
 
+/** What a value of the map means, in the tooltip. */
+function meaning(self, value) {
+  if (self.settings.method !== 'ledger' && shown(self) !== 'writers')
+    return [t('relevance, in the method’s own units')];
+  if (differs(self)) return [t('change of its contribution, in logits')];
+  if (!value) return [];
+  if (self.value.head_type === 'value') return [value > 0 ? t('raises the value') : t('lowers the value')];
+  return [value > 0 ? t('raises the logit') : t('lowers the logit')];
+}
+
 export default () => ({
   title: 'Attribution',
   side: true,
@@ -75,11 +86,7 @@ export default () => ({
           ? bestOf(self, cell)
           : likeliest(self)
             ? [t('cosine of the patch alone')]
-            : differs(self)
-              ? [t('change of its contribution, in logits')]
-              : self.value.head_type === 'value'
-                ? [value >= 0 ? t('raises the value') : t('lowers the value')]
-                : [value >= 0 ? t('raises the logit') : t('lowers the logit')]),
+            : meaning(self, value)),
         t('Click to select, drag to select several'),
       ],
       pick: (cell) => toggle(self, [cell]),
@@ -140,10 +147,11 @@ export default () => ({
     const names = [of, rather].filter((one) => one !== null).map((one) => className(self, one));
     if (!self.value.second) send('explained-classes', names);
     const values = data.map.values;
-    const most = reach(values) || 1;
+    const most = reach(values);
     const chosen = chosenOf(self);
     const scale = `map/${settings.method}/${settings.chosen}/${asked(self)}`;
-    const shared = still(self, scale, 0, most)[1]; // over a video, and for two checkpoints
+    // over a video, and for two checkpoints: a weak map may be nearly without colour
+    const shared = still(self, scale, 0, most)[1] || 1;
     const direct = settings.method === 'ledger';
     const method = self.control('method').options.find(([name]) => name === settings.method)[1];
     const what = !direct
@@ -163,7 +171,11 @@ export default () => ({
       label: direct
         ? t('Contribution to the {sum}: negative, positive', { sum: sumName(self) })
         : t('Relevance of each patch, in the method’s own units'),
-      title: what,
+      title: !most
+        ? t('{what}: 0 at every patch', { what })
+        : most < shared / 8
+          ? t('{what}: at most ±{most}', { what, most: number(most) })
+          : what,
     };
     const deeper = shown(self) === 'writers';
     const painted = likeliest(self);

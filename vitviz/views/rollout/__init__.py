@@ -102,7 +102,7 @@ class RolloutView(View):
             "scale", "Scale", options=(("data", "From lowest to highest"), ("zero", "From zero")), only=_HEAT,
             advanced=True,
         ),
-        Choice("smooth", "Edges", options=(("on", "Smooth"), ("off", "Patches")), advanced=True),
+        Choice("smooth", "Interpolation", options=(("on", "Smooth"), ("off", "Patches")), advanced=True),
         # the one layer in view instead of the rollout, from 1; 0 for none
         IntSetting("alone", maximum="layers"),
         DIFFERENCE,

@@ -249,7 +249,7 @@ def _probabilities(f: Facts) -> Step:
 def _sum_by_hand(f: Facts) -> Step:
     """Return step 11: the logit as a sum of contributions, or the reason against it."""
     *details, attempt = TEXTS["sum"]
-    formulas = ("logit_{c} = start + Σ_{l,h} share_{l,h} + Σ_{l} MLP_{l} + biases",)
+    formulas = ("logit_{c} = start + Σ_{l,h} head_{l,h} + Σ_{l} MLP_{l} + biases",)
     shapes = ("{layers} layers × {heads} heads: {together} contributions",)
     title = "The logit as a sum of contributions"
     return _where_accounted(Step("sum", title, tuple(details), attempt, formulas, shapes), f)
@@ -271,7 +271,7 @@ def _one_path(f: Facts) -> Step:
     If the logit has no exact decomposition, the step gives the reason.
     """
     *details, attempt = TEXTS["path"]
-    formulas = ("share_{l,h} = Σ_{writer} Σ_{j} part_{j} + biases",)
+    formulas = ("head_{l,h} = Σ_{source} Σ_{token} part_{source,token} + biases",)
     shapes = ("Per source: {tokens} tokens × {width} numbers",)
     return _where_accounted(
         Step("path", "One path followed back", tuple(details), attempt, formulas, shapes), f
