@@ -13,6 +13,21 @@ from tests.browser.held_requests import HeldRequests
 from tests.export.reading import texts
 
 
+def test_png_of_attribution_shows_its_head_grid_and_colour_scale(open_page, tmp_path):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    ready(page, "evidence")
+    with page.expect_download() as download:
+        export(page, "evidence", ".vv-png")
+    download.value.save_as(path := tmp_path / "attribution.png")
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB")).astype(int)
+    below = pixels[pixels.shape[0] // 2 :]  # the map is the upper half
+    blue = (below[..., 2] - below[..., 0] > 100).any(axis=1)
+    orange = (below[..., 0] - below[..., 2] > 100).any(axis=1)
+    assert (blue & orange).any(), "no colour scale from blue to orange below the map"
+    assert (orange & ~blue).any(), "no head grid or waterfall below the map"
+
+
 def test_downloaded_html_chart_opens_offline(browser, server, open_page, tmp_path):
     page = open_page("?tab=distance", wait=False)
     ready(page, "distance")

@@ -143,6 +143,10 @@ def test_drawn_guess_is_compared_with_measured_curve(open_page):
     page.mouse.up()
     expect(view.locator(".vv-legends")).to_contain_text("your guess")
     expect(invitation).to_be_hidden()
+    drawn = view.locator(".vv-graph").evaluate(
+        "(graph) => graph.data.find((one) => one.name === 'your guess').y.length"
+    )
+    assert drawn == 11, "the guess has no point at some steps of the drag"
     view.get_by_role("button", name="Start the experiment").click()
     expect(result).to_contain_text("percentage points on average", timeout=300_000)
     expect(view.locator(".vv-chart .js-line:not([style*='stroke-width: 0px'])")).to_have_count(3)

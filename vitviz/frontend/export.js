@@ -73,7 +73,14 @@ function paint(context, node, origin, charts) {
     context.stroke();
   }
   if (charts.has(node)) context.drawImage(charts.get(node), x, y, box.width, box.height);
-  else if (node.tagName === 'CANVAS') {
+  else if (node.matches('input:not([type=range], [type=checkbox], [type=radio]), select')) {
+    const text = node.selectedOptions?.[0]?.textContent ?? (node.value || node.placeholder);
+    const shift = parseFloat(style.paddingLeft) + edge;
+    context.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+    context.fillStyle = style.color;
+    context.textBaseline = 'middle';
+    context.fillText(text, x + shift, y + box.height / 2, box.width - 2 * shift);
+  } else if (node.tagName === 'CANVAS') {
     if (node.width && node.height && box.width) {
       context.imageSmoothingEnabled = style.imageRendering !== 'pixelated';
       context.drawImage(node, x, y, box.width, box.height);
@@ -94,16 +101,41 @@ function lines(context, text, width) {
   return out;
 }
 
-/** The images of all charts drawn by Plotly in these parts, by their elements. */
+const STYLES = [
+  'fill',
+  'stroke',
+  'stroke-width',
+  'stroke-dasharray',
+  'opacity',
+  'visibility',
+  'display',
+].concat(['font-family', 'font-size', 'font-weight', 'text-anchor', 'dominant-baseline']);
+
+/** An SVG element's text with its computed styles, so that it can be drawn without the page's rules. */
+function styled(node) {
+  const copy = node.cloneNode(true);
+  const [all, copies] = [node, copy].map((one) => [one, ...one.querySelectorAll('*')]);
+  all.forEach((one, i) => {
+    const style = getComputedStyle(one);
+    for (const name of STYLES) copies[i].style.setProperty(name, style.getPropertyValue(name));
+  });
+  const { width, height } = node.getBoundingClientRect();
+  copy.setAttribute('width', width);
+  copy.setAttribute('height', height);
+  return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+}
+
+/** The images of all charts and marks in these parts, by their elements. */
 async function drawings(parts) {
   const found = new Map();
-  for (const graph of parts.flatMap((part) => [...part.querySelectorAll('.vv-graph')])) {
-    if (!graph.firstChild) continue;
-    const size = { width: graph.offsetWidth, height: graph.offsetHeight };
+  for (const node of parts.flatMap((part) => [...part.querySelectorAll('.vv-graph, svg')])) {
+    if (!node.firstChild || !node.clientWidth || node.parentElement.closest('.vv-graph')) continue;
+    const size = { width: node.clientWidth, height: node.clientHeight };
+    const plotly = node.classList.contains('vv-graph');
     const image = new Image();
-    image.src = await window.Plotly.toImage(graph, { format: 'svg', ...size });
+    image.src = plotly ? await window.Plotly.toImage(node, { format: 'svg', ...size }) : styled(node);
     await image.decode();
-    found.set(graph, image);
+    found.set(node, image);
   }
   return found;
 }
@@ -112,8 +144,8 @@ async function drawings(parts) {
  * A view's figure as a PNG blob, redrawn at twice the screen's size; `said` are its settings, one per line.
  */
 export async function portrait(self, title, said) {
-  const parts = [self.figure.firstElementChild, self.below.firstElementChild].filter(
-    (part) => part?.offsetWidth,
+  const parts = [self.figure.firstElementChild, ...self.below.children].filter(
+    (part) => part?.offsetWidth && part.dataset.export !== 'no',
   );
   const style = getComputedStyle(self.root);
   const font = style.fontFamily;

@@ -97,6 +97,8 @@ export function map(self, { told, pick, hover, leave } = {}) {
   const put = (mark, cell) => mark.over(place(), cell);
   const name = (cell) => `${patchName(cell)}, ${placeName(self.grid, cell)}`;
   const said = (cell) => now.said?.(cell) ?? number(now.values[cell]);
+  const lines = (cell) => [said(cell), name(cell), ...(told?.(cell, now.values[cell]) ?? [])];
+  let pointed = -1; // the cell under the pointer
   const field = cells(self, heat, {
     place: () => now && place(),
     label: () => [title.textContent, now?.about, now?.label],
@@ -104,11 +106,13 @@ export function map(self, { told, pick, hover, leave } = {}) {
     start: () => 0,
     hover(cell, event) {
       hover?.(cell, event); // may show another map
+      pointed = event.linked ? -1 : cell;
       put(spot, cell);
       bar.mark(now.values[cell]);
-      tip.show(event, said(cell), name(cell), ...(told?.(cell, now.values[cell]) ?? []));
+      tip.show(event, ...lines(cell));
     },
     leave() {
+      pointed = -1;
       spot.hide();
       bar.mark(null);
       leave?.();
@@ -131,6 +135,7 @@ export function map(self, { told, pick, hover, leave } = {}) {
     heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
     bar.update(figure.colours, figure.low, figure.high, figure.label);
     say(title, figure.title);
+    if (pointed >= 0) tip.write(lines(pointed)); // a click may have changed what is pointed at
     put(held, figure.held);
     framed?.draw(size, rowByRow(grid, size));
   }

@@ -214,11 +214,11 @@ function drawnByPlotly(self, { pick = null, zooms = !TOUCHED }) {
     return { data: traces(figure, full), layout };
   }
 
-  const level = ({ value, upright = false, colour = '' }, layer) => ({
+  const level = ({ value, upright = false, colour = '', dash = 'dashed' }, layer) => ({
     type: 'line',
     ...(upright ? { yref: 'paper', y0: 0, y1: 1 } : { xref: 'paper', x0: 0, x1: 1 }),
     ...(upright ? { x0: value, x1: value } : { y0: value, y1: value }),
-    line: { color: ink(colour), width: 1.6, dash: dashed('dashed') },
+    line: { color: ink(colour), width: dash === 'solid' ? 1 : 1.6, dash: dashed(dash) },
     layer,
   });
 

@@ -14,17 +14,23 @@ export const tip = {
     const node = tip.node ?? el('div', { class: 'vv-tip', 'aria-hidden': 'true' });
     if (!tip.node) document.body.append(node);
     tip.node = node;
-    while (node.childElementCount < lines.length) node.append(el('div'));
-    [...node.children].forEach((line, i) => {
-      const text = lines[i] || '';
-      if (line.textContent !== text) line.textContent = text;
-    });
+    tip.write(lines);
     const [x, y, wide] = [event.clientX, event.clientY, node.offsetWidth];
     const start = x > window.innerWidth * 0.6 ? x - 14 - wide : x + 14;
     const within = Math.max(EDGE, Math.min(start, window.innerWidth - EDGE - wide));
     const [down, own] = y > 110 ? [y - 12, '-100%'] : [y + 18, '0'];
     node.style.transform = `translate(${within}px,${down}px) translateY(${own})`;
     node.classList.add('vv-on');
+  },
+  /** Replaces the lines, where the tooltip is. */
+  write(lines) {
+    const node = tip.node;
+    if (!node) return;
+    while (node.childElementCount < lines.length) node.append(el('div'));
+    [...node.children].forEach((line, i) => {
+      const text = lines[i] || '';
+      if (line.textContent !== text) line.textContent = text;
+    });
   },
   hide() {
     tip.node?.classList.remove('vv-on');

@@ -76,7 +76,7 @@ export function tell(self, picked, [layer, head]) {
   } else if (picked.length) {
     const sum = total(picked.map((cell) => data.map.values[cell]));
     const which = picked.length === 1 ? patchName(picked[0]) : t('{count} patches', { count: picked.length });
-    said = t('{name}: {share}, by head at the right; everything else: {rest}', {
+    said = t('{name}: {share}, by head in the grid; everything else: {rest}', {
       name: which,
       share: signed(sum),
       rest: signed(all.sum - sum),

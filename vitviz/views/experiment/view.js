@@ -32,9 +32,10 @@ const drawOf = ({ settings }, { draws }) => Math.min(settings.draw, draws.length
 function sketching(self, { plot, at, up }) {
   /** @type {{step: number, share: number} | null} */
   let last = null;
+  const open = ({ run } = self.ui) => !run.life && !run.points.some(Boolean) && !valued(self);
   const draw = (event) => {
     const { run } = self.ui;
-    if (!(event.buttons & 1) || run.life || run.points.some(Boolean) || valued(self)) return;
+    if (!(event.buttons & 1) || !open()) return;
     const far = run.places.map((place) => Math.abs(place - at(event)));
     const step = far.indexOf(Math.min(...far));
     const share = Math.max(0, Math.min(1, up(event)));
@@ -48,6 +49,7 @@ function sketching(self, { plot, at, up }) {
   };
   plot.addEventListener('pointerdown', (event) => {
     last = null;
+    if (open()) plot.setPointerCapture(event.pointerId); // Plotly covers the page during a drag
     draw(event);
   });
   plot.addEventListener('pointermove', draw);
@@ -237,7 +239,8 @@ const this_ = {
     if (run.points.length && `${score}/${run.points.length}` !== run.drawn) return void this_.ask(self, run);
     const figure = unpacked(run.points.length ? run.chart : self.data.chart);
     const at = figure.series[0]?.x[stepOf(self, plan)];
-    if (at !== undefined) figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e' });
+    if (at !== undefined)
+      figure.levels.push({ value: at, upright: true, name: '', colour: '#7d838e', dash: 'solid' });
     run.places = plan.places;
     const steps = run.places.map((_, step) => step).filter((step) => run.guess[step] !== undefined);
     // space for the guess's name is kept from the start: the axes drawn on must not move

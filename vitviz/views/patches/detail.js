@@ -6,13 +6,18 @@ import { patchName, placeName, t } from '../../frontend/i18n.js';
 import { normalised } from '../../frontend/normalisation.js';
 import { still } from '../../frontend/shared_scale.js';
 
+/** The patches that are no tokens of the pass. */
+function dropped(self) {
+  const { patches = [], as } = self.value.missing ?? {};
+  return as === 'dropped' ? patches : [];
+}
+
 /** A patch's name and its position in the sequence. */
 export function described(self, patch) {
   const { grid } = self;
   const prefix = grid.prefix.length;
   const first = `${patchName(patch)}: ${placeName(grid, patch)}`;
-  const { patches = [], as } = self.value.missing ?? {};
-  const gone = as === 'dropped' ? patches : [];
+  const gone = dropped(self);
   if (gone.includes(patch)) return [first, t('removed: not part of the model’s input')];
   const tokens = grid.rows * grid.cols + prefix - gone.length;
   const token = patch + prefix + 1 - gone.filter((other) => other < patch).length;
@@ -60,8 +65,9 @@ export function inspect(self) {
   });
   ui.bar.update('cividis', low, high, t('Model input: (pixel − mean) / standard deviation'));
   drawVector(self, values, low, high);
-  ui.normBars.hidden = ui.norms.hidden = !data.norms;
-  if (data.norms) showNorms(self, patch, count);
+  const shown = data.norms && !dropped(self).includes(patch);
+  ui.normBars.hidden = ui.norms.hidden = !shown;
+  if (shown) showNorms(self, patch, count);
 }
 
 /** Draws the patch as a vector: a strip of its numbers. */

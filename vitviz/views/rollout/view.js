@@ -87,13 +87,16 @@ const fares = (self) =>
   el(
     'p',
     { class: 'vv-text vv-fares' },
-    t(
-      'With top patches removed first, vitviz-tiny keeps its prediction until {rollout} % of the ' +
-        'patches are removed (rollout), {ledger} % (direct logit attribution) or {random} % (random ' +
-        'order); mean of 500 images. Lower is more faithful. Rollout gives the same map for every ' +
-        'class.',
-      { rollout: 35, ledger: 20, random: 65 },
-    ),
+    el('span', {
+      class: 'vv-measured',
+      text: t(
+        'With top patches removed first, vitviz-tiny keeps its prediction until {rollout} % of the ' +
+          'patches are removed (rollout), {ledger} % (direct logit attribution) or {random} % (random ' +
+          'order); mean of 500 images. Lower is more faithful. Rollout gives the same map for every ' +
+          'class.',
+        { rollout: 35, ledger: 20, random: 65 },
+      ),
+    }),
     ' ',
     button(
       t('See what raised the prediction: Attribution'),
@@ -150,6 +153,8 @@ export default () => ({
   items: () => ['map', 'layers'],
 
   draw(self) {
+    for (const one of self.root.querySelectorAll('.vv-measured'))
+      one.hidden = self.value.checkpoint !== 'vitviz-tiny'; // without its training steps
     const { ui, data, settings, grid } = self;
     const [w, h] = self.photo.upload;
     const width = Math.min(self.width, (w / h) * self.tall);

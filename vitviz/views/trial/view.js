@@ -248,7 +248,7 @@ const this_ = {
     ui.verdict.textContent =
       whole || !sentence
         ? sentence
-        : t('After {done} of {count} methods: {verdict}', { done, count, verdict: sentence });
+        : t('After {done} of {count} maps, controls included: {verdict}', { done, count, verdict: sentence });
     this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
       part.node.hidden = self.settings.show !== name || !done;
