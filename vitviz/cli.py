@@ -318,7 +318,7 @@ def _require_place(out: Path) -> None:
         possible = False
     if not possible:
         raise VitvizError(
-            f"--out {out.name[:200]} cannot be written there; expected a file name in an existing folder"
+            f"--out {str(out)[-200:]} cannot be written there; expected a file name in an existing folder"
             " that is writable."
         )
 
@@ -436,6 +436,8 @@ def check(
     """
     if out is not None:
         _require_place(out)
+        if out.suffix.lower() != ".html":
+            raise VitvizError(f"--out {out.name[:200]} has another ending; the report is an .html file.")
     import vitviz
 
     inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)

@@ -145,6 +145,11 @@ def test_progress_shows_rate_and_time_left(monkeypatch):
     assert run_vitviz[-1].startswith("400 of 400 images,  5.00 images/s")
 
 
+def test_check_report_must_be_an_html_file(run_vitviz, tmp_path):
+    status, _, told = run_vitviz("check", "vitviz-tiny", "--out", tmp_path / "check.txt")
+    assert status == 1 and "the report is an .html file" in told and not (tmp_path / "check.txt").exists()
+
+
 def test_check_prints_findings_and_exits_with_status_1(run_vitviz, small_weights, image_folder, tmp_path):
     report = tmp_path / "check.html"
     status, printed, _ = run_vitviz(

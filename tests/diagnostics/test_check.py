@@ -74,6 +74,12 @@ def test_full_check_of_healthy_model_has_no_serious_finding(inspector):
     assert not [one for one in report.findings if one.name == "not_checked"]
 
 
+def test_check_of_one_image_says_what_needs_two(inspector):
+    said = str(vitviz.check(inspector, [vitviz.sample_image("coffee")]))
+    assert "has no classifier" not in said
+    assert "there is only one. Pass two or more" in said and "add up to the logit" in said
+
+
 def test_shifted_labels_are_reported_with_shift(inspector, samples):
     prediction = int(inspector.trace(samples[0].image).logits.argmax())
     wrong = frozenset({prediction - 1})

@@ -36,6 +36,7 @@ def cached_figures(inspector, early):
 
     def make(second=True, **asked):
         if (name := (second, *asked.items())) not in kept:
+            asked = {"against": "own"} | asked
             kept[name] = vitviz.figure("compared", inspector, second=early if second else None, **asked)
         return kept[name]
 
@@ -106,6 +107,12 @@ def test_undefined_cka_is_transparent_and_noted(cached_figures):
 
 
 @pytest.mark.parametrize("second", [False, True])
+def test_second_checkpoint_is_compared_by_default(inspector, early, cached_figures):
+    by_default = vitviz.figure("compared", inspector, second=early)
+    assert by_default.name == cached_figures(against="beside").name
+    assert str(by_default.caption) == str(cached_figures(against="beside").caption)
+
+
 def test_detail_adds_distance_curves_of_all_checkpoints(cached_figures, sample_traces, second):
     matrix, chart = panels(cached_figures(second=second, detail=True))
     assert [line.name for line in chart.series] == ["vitviz-tiny", EARLY][: 1 + second]

@@ -145,8 +145,9 @@ def test_image_other_than_the_traced_one_raises(inspector, trace):
 def test_label_cannot_close_the_script(inspector, trace):
     from dataclasses import replace
 
+    named = vitviz.Inspector.of(inspector.model, mean=0.5, std=0.5, name="</script><b>")
     evil = replace(trace, labels=("</script><b>",) * len(trace.labels), checkpoint="</script><b>")
-    page = vitviz.show("rollout", inspector, evil, live=[]).page
+    page = vitviz.show("rollout", named, evil, live=[]).page
     assert page.count("</script>") == 2 and "<b>" not in page
 
 

@@ -31,7 +31,7 @@ def range_of_values(subject: CheckSubject) -> Iterator[Finding]:
 
 def balance(subject: CheckSubject) -> Iterator[Finding]:
     """Check that the contributions to a logit add up to it."""
-    subject.require_classes()
+    subject.require_classes(images=1)
     trace = subject.traces[0]
     gap = abs(logit_attribution(subject.inspector, trace, int(trace.logits.argmax())).gap)
     yield verdict("unbalanced", gap / max(trace.size, torch.finfo(torch.float32).tiny), GAP)

@@ -26,6 +26,7 @@ from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.trace import Trace
 
 LIMIT = 8  # images
+ONE_IMAGE = "This check compares images, and there is only one. Pass two or more."
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,13 @@ class CheckSubject:
         """The outputs of the unchanged model."""
         return self.outputs()
 
-    def require_classes(self) -> None:
-        """Raise UnsupportedModel unless the outputs are class scores, of two images or more."""
+    def require_classes(self, images: int = 2) -> None:
+        """Raise UnsupportedModel unless the outputs are class scores, of at least `images` images."""
         classifies = self.traces[0].logits is not None and self.inspector.head_type != "value"
-        if not classifies or len(self.images) < 2:
+        if not classifies:
             raise UnsupportedModel(LocalizedText(NO_HEAD, checkpoint=self.name))
+        if len(self.images) < images:
+            raise UnsupportedModel(LocalizedText(ONE_IMAGE))
 
 
 def traces_of(subject: CheckSubject) -> Iterable[Trace]:

@@ -21,6 +21,7 @@ from vitviz.engine import memory, readouts
 from vitviz.engine.forward.edits import Edit, Outputs, edit_of, heads_of, recording_edit
 from vitviz.engine.forward.hooks import mlp_of
 from vitviz.engine.forward.mean_ablation import MeanOutputs, shipped_with
+from vitviz.engine.forward.own_model import require_known
 from vitviz.engine.forward.recording import transformer_blocks
 from vitviz.engine.images.patch_fill import paint_patches
 from vitviz.engine.images.preprocess import Prepared, open_for, prepare
@@ -35,13 +36,15 @@ from vitviz.traces.trace import sequence_places
 
 def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) -> None:
     """Raise VitvizError for a head, MLP, patch or layer that does not exist or cannot be ablated."""
+    if without.heads or without.mlps or without.at is not None:
+        require_known(model, "how heads and MLPs write into its tokens")
     blocks = transformer_blocks(model)
     layers, heads = len(blocks), heads_of(blocks[0])
     for layer, head in without.heads:
         if layer >= layers or head >= heads:
             raise VitvizError(
                 f"Head {(layer, head)} does not exist: {name} has layers 0 to {layers - 1} and heads 0 to"
-                f" {heads - 1}, counted from 0."
+                f" {heads - 1}, counted from 0; heads={layer + 1}.{head + 1} in a text counts from 1."
             )
     places = [("The MLP of layer", layer) for layer in without.mlps]
     for kind, layer in [*places, ("Layer", without.at or 0)]:

@@ -31,7 +31,7 @@ from vitviz.engine.hub import snapshots
 from vitviz.engine.images.preprocess import Prepared
 from vitviz.engine.placement import MemoryDemand, PlacedModel, demand_of, requested_size
 from vitviz.engine.runner import ForwardRunner
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.traces.classes import Classes
 from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.grid import Grid, Size
@@ -201,11 +201,12 @@ class Inspector(NotebookDisplay):
         No pass is run. A trace of the same classes is returned itself. Raises VitvizError for a trace of
         another checkpoint.
         """
+        self.require_own(trace)
         if trace.classes == self.classes:
             return trace
         known, result = _answered.get(trace, (None, None))
         if result is None or known != self.classes:
-            model, reads = self._behind(trace, "head is"), self.classes is not None
+            model, reads = self._behind(trace), self.classes is not None
             reads = reads or tracing.classifies(model, self.checkpoint)
             logits = readout_stages.apply_readout(model, trace.tokens[-1]) if reads else None
             answer = {"logits": logits, "labels": self.labels, "classes": self.classes}
@@ -260,6 +261,11 @@ class Inspector(NotebookDisplay):
         >>> inspector.trace(image, ablation=without).top(3)  # doctest: +SKIP
         """
         prepared, seen = self.forward.prepare(image, size)
+        if not isinstance(ablation, Ablation | None):
+            raise VitvizError(
+                f"ablation={quoted(ablation)} is no Ablation; pass vitviz.Ablation(heads=[(7, 1)]) or"
+                " vitviz.Ablation.parse('heads=8.2')."
+            )
         if not ablation:
             return self.traces([prepared], seen)[0]
         prepared, edit = apply_ablation(self.forward, prepared, seen, ablation, other)
@@ -434,7 +440,7 @@ class Inspector(NotebookDisplay):
 
         Raises VitvizError for a trace of another checkpoint.
         """
-        model = self._behind(trace, "norm and pooling are")
+        model = self._behind(trace)
         y = readout_stages.apply_readout(model, trace.tokens[-1], pre_logits=True)
         if y.ndim == 1:
             return y
@@ -448,14 +454,18 @@ class Inspector(NotebookDisplay):
         with that norm. Raises VitvizError for a trace of another checkpoint, UnsupportedModel for a model
         without a final norm.
         """
-        model = self._behind(trace, "final norm is")
+        model = self._behind(trace)
         return parts.final_norm(model, trace.tokens[layer], self.checkpoint.name)
 
-    def _behind(self, trace: Trace, applied: str) -> nn.Module:
-        """Return the model that made a trace; VitvizError if that was another checkpoint's."""
+    def require_own(self, trace: Trace | TraceBatch) -> None:
+        """Raise VitvizError for a trace of another checkpoint."""
         if plain_name(trace.checkpoint) != plain_name(self.checkpoint.name):
             raise VitvizError(
-                f"The trace is of {trace.checkpoint}; expected one of {self.checkpoint.name}, whose"
-                f" {applied} applied. Use the inspector that made it."
+                f"The trace is of {trace.checkpoint}; expected one of {self.checkpoint.name}. Use the"
+                " inspector that made it."
             )
+
+    def _behind(self, trace: Trace | TraceBatch) -> nn.Module:
+        """Return the model that made a trace; VitvizError if that was another checkpoint's."""
+        self.require_own(trace)
         return self.placed.at(trace.grid.pixels)

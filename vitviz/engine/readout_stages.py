@@ -19,7 +19,7 @@ from vitviz.engine.cosine import CosineHead
 from vitviz.engine.device import inference_context
 from vitviz.engine.formats.huggingface import ClassAndMeanReadout, ClassOnlyReadout
 from vitviz.engine.forward.own_model import UNKNOWN, OwnModel, require_known
-from vitviz.errors import UnsupportedModel
+from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText, message_of, not_applicable
 
 PRE_NORM = ("Block", "EvaBlock", "RelPosBlock")  # x + branch(norm(x))
@@ -29,6 +29,10 @@ NO_WAY = "its blocks are of the type {kind}, whose path from head to residual st
 OTHER_LOGITS = (
     "its final norm and classifier, applied to its last tokens, miss its logits by {found}, so its forward"
     " pass does more than vitviz repeats here"
+)
+NOT_REPEATED = (
+    "{name} gives this image other logits than the trace has (difference {found:.2g}): the trace is of a pass"
+    " with hooks, an experiment or other weights. Trace the image again without them."
 )
 _known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]] = WeakKeyDictionary()
 _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
@@ -202,6 +206,13 @@ def require_same_logits(name: str, read: Tensor, logits: Tensor, dtype: str) -> 
     found = (read.float() - logits.to(read.device).float()).abs().max().item()
     if found > (0.1 if dtype == "bfloat16" else 0.01) * logits.abs().max().item() + 1e-5:
         raise UnsupportedModel(not_applicable(name, LocalizedText(OTHER_LOGITS, found=f"{found:.2g}")))
+
+
+def require_repeated(name: str, logits: Tensor, expected: Tensor, dtype: str = "float32") -> None:
+    """Raise VitvizError unless a plain pass gives the trace's logits, within 0.1 %, 10 % in bfloat16."""
+    found = (logits.cpu().float() - expected.cpu().float()).abs().max().item()
+    if found > (0.1 if dtype == "bfloat16" else 1e-3) * expected.abs().max().item() + 1e-5:
+        raise VitvizError(NOT_REPEATED.format(name=name, found=found))
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:

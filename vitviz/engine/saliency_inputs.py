@@ -26,7 +26,7 @@ from vitviz.engine.forward import capture, gradients
 from vitviz.engine.forward.gradients import product
 from vitviz.engine.forward.patch_removal import PatchRemoval
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.readout_stages import PARALLEL, PRE_NORM, scale_of
+from vitviz.engine.readout_stages import PARALLEL, PRE_NORM, require_repeated, scale_of
 from vitviz.engine.studies.attribution import checked_logit_terms
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText, not_applicable
@@ -88,6 +88,10 @@ OTHERWISE = (
 )
 FLOAT32 = "{checkpoint} computes in {dtype}; maps are computed in float32. Load it with dtype='float32'."
 
+ABLATED = (
+    "The trace is of an ablated {name}, and this map runs the full model. Pass a trace without ablation."
+)
+
 _BATCH = 8  # images at a time, on a path or with patches removed
 # of the largest logit: allowed difference between a pass with explicit attention and the trace
 TOLERANCE = 1e-4
@@ -116,6 +120,7 @@ class SaliencyInputs:
         self.blocks = capture.transformer_blocks(self.model)
         self._score = score_function(self.model, self.trace, target)
         self.answer = self._plain()
+        self._repeated = not is_trace  # True: a pass of this model gave the trace
 
     def tail(self) -> ReadoutStage:
         """Return the readout stage of the model at the trace's input size, on the trace's device."""
@@ -143,6 +148,7 @@ class SaliencyInputs:
     @cached_property
     def _removal(self) -> PatchRemoval:
         """The patch removal of this image, by the requested `patches_as`."""
+        self._require_full_model()
         grid, pool, preprocessing = self.trace.grid, self.trace.pool, self.inspector.preprocessing
         return PatchRemoval(self.model, self.pixels, grid, pool, self.patches_as, preprocessing)
 
@@ -180,6 +186,7 @@ class SaliencyInputs:
 
     def path(self, steps: int) -> PathGradients:
         """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
+        self._require_full_model()
         total = torch.zeros_like(self.pixels)
         gauss = np.polynomial.legendre.leggauss(steps)
         nodes, weights = (torch.from_numpy(one).to(self.pixels) for one in gauss)
@@ -210,6 +217,8 @@ class SaliencyInputs:
 
         `held` freezes norms, gates and attention, and gives neither attentions nor activations.
         """
+        if self.trace.without:
+            self._require_full_model()
         self._require_room(attentions=not held)
         leaf = self.pixels.clone()
         if getattr(self.model.patch_embed, "backbone", None) is None:
@@ -263,6 +272,7 @@ class SaliencyInputs:
         if not held and any(len(calls) != 1 for calls in one.attentions):
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(UNSEEN)))
         if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
+            self._require_full_model()
             details = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
             raise UnsupportedModel(LocalizedText(OTHERWISE, checkpoint=self.trace.checkpoint, **details))
 
@@ -274,6 +284,16 @@ class SaliencyInputs:
             return first - sum(second)
         with inference_context(self.inspector.device):
             return self._score(self.pixels).item()
+
+    def _require_full_model(self) -> None:
+        """Raise VitvizError if the trace is not of the plain model, which all further passes run."""
+        trace = self.trace
+        if trace.without:
+            raise VitvizError(ABLATED.format(name=trace.checkpoint))
+        if not self._repeated and trace.logits is not None:
+            with inference_context(self.inspector.device):
+                require_repeated(trace.checkpoint, self.model(self.pixels)[0], trace.logits)
+        self._repeated = True
 
     def _by_patch(self, pixels: Tensor) -> Tensor:
         """Sum pixel values within each patch; pixels beyond the last whole patch are left out."""

@@ -64,13 +64,17 @@ def _caption(
     cited = [one for one in (view.words.cites, view.words.source) if one]
     by = LocalizedText("Drawn by vitviz {version}; to cite it, see its CITATION.cff.", version=__version__)
     shown = f": {say(join_texts(*titles))}" if titles else ""
+    edits = [
+        LocalizedText(RETOUCHED, what=strokes) if strokes else "",
+        LocalizedText("Ablated or removed: {what}.", what=without) if without else "",
+    ]
     sentences = (
         (f"{say(view.title)}, {subject.checkpoint}{shown}.", False),
+        *((say(one), False) for one in edits if one),
         (first_sentence(say(view.words.what)), True),
     )
     parts = [
         _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
-        LocalizedText(RETOUCHED, what=strokes) if strokes else "",
         LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
         LocalizedText("Second checkpoint: {name} ({known}).", **beside) if beside else "",
         image_count_text(subject) if view.needs is Needs.SET or subject.survey is not None else "",
@@ -78,7 +82,6 @@ def _caption(
         LocalizedText("Assumed, because the checkpoint’s file does not state it: {what}.", what=assumed)
         if assumed
         else "",
-        LocalizedText("Ablated or removed: {what}.", what=without) if without else "",
         LocalizedText("Settings: {settings}.", settings=chosen),
         LocalizedText("Definition: {definition}", definition=view.words.definition),
         LocalizedText("What it does not show: {caveat}", caveat=view.words.caveat),
@@ -348,7 +351,8 @@ def figure(
         language: "en", "zh-CN" or "ko"; texts stay English if the machine has no font for the language.
         picture: The upright image of the trace (path, PIL image or array), drawn at its own resolution of up
             to 3,200 pixels a side. None draws the model's input.
-        second: Second checkpoint for the Similarity view: an inspector, or a survey of the same images.
+        second: Second checkpoint for the Similarity view: an inspector, or a survey of the same images. It is
+            compared with the first one unless the setting `against` is given.
         before: Trace of the unedited image; with `difference="on"`, the figure shows the difference.
         settings: Settings of the page by their names in links. Layers and heads count from 1, patches from 0.
 
@@ -362,6 +366,8 @@ def figure(
     b'PNG'
     """
     result, subject = view_contexts(view, inspector, trace, second, before)
+    if second is not None:
+        settings.setdefault("against", "beside")
     parsed = validate_settings(result, subject, settings)
     name = escape_unencodable(Path(picture).stem) if isinstance(picture, str | os.PathLike) else ""
     asked = PrintStyle(detail, upright_upload(picture, subject), name, dark, language)
@@ -410,7 +416,12 @@ def view_contexts(
             f"{details} cannot be drawn; expected a trace or a survey, such as inspector.trace(image)."
         )
     if result.needs is Needs.RUN and of is None:
-        raise VitvizError(f"{result.title} shows an image: pass a trace, such as inspector.trace(image).")
+        raise VitvizError(
+            f"{result.title} shows an image: pass a trace, such as inspector.trace(image), or an image on the"
+            " command line."
+        )
+    for trace in filter(None, (of, before)):
+        inspector.require_own(trace)
     was = None if before is None else ViewContext(inspector, before)
     if was is not None and (of is None or was.grid != of.grid):
         raise VitvizError("`before` has no trace of the same patch grid; expected both of one image.")

@@ -285,7 +285,7 @@ class _PassRecord:
 
     def layer(self, layer: int) -> Attention:
         """Return one layer's attention call; layers count from 0. Raises IndexError for an unknown layer."""
-        if not 0 <= layer < len(self.layers):
+        if whole_number(layer, least=0) is None or layer >= len(self.layers):
             detail = f"{self.checkpoint} has layers 0 to {len(self.layers) - 1}"
             raise IndexError(f"Layer {layer} does not exist: {detail}.")
         return self.layers[layer]

@@ -72,6 +72,7 @@ def loaded_of(
     inner = _unwrapped(model)
     _require_weights(inner, type(inner).__name__)
     try:
+        given = _with_own_normalisation(inner, given)
         loaded = loaded_own(inner, given, size, name, record=_record_of(inner, given), **found)
         loaded.model.findings |= {} if refused is None else {"no timm twin": str(refused)}
         return loaded
@@ -103,7 +104,10 @@ def verified_copy(
     inner = copies.with_permanent_weights(inner)
     if kind == "ViTMAEForPreTraining":  # of which only the encoder is shown, as from a file
         inner = inner.vit
-    taken = _library_copy(inner, given) or matching_vit(inner, kind, given, mapping)
+    taken = _library_copy(inner, given)
+    if taken is None:
+        given = _with_own_normalisation(inner, given)
+        taken = matching_vit(inner, kind, given, mapping)
     given.applied(taken.model, kind)
     _prove(inner, taken, kind)
     if size is not None and size != tuple(taken.data["input_size"][-2:]):
@@ -119,6 +123,14 @@ def verified_copy(
     ready = taken.model.eval().requires_grad_(False)
     readout_stages.pooling_or_none(ready)  # fails where modules hold no tensors, as quantised ones do
     return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
+
+
+def _with_own_normalisation(model: nn.Module, given: Overrides) -> Overrides:
+    """Return the settings with the mean and std of timm's configuration of a model, unless given."""
+    config = getattr(model, "pretrained_cfg", None)
+    if given.normalised or not isinstance(config, Mapping) or not {"mean", "std"} <= set(config):
+        return given
+    return replace(given, mean=tuple(config["mean"]), std=tuple(config["std"]))
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

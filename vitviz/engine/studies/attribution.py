@@ -91,6 +91,7 @@ def filter_responses(
     >>> filter_responses(inspector, trace).shape == (inspector.model.embed_dim, 14, 14)
     True
     """
+    inspector.require_own(trace)
     grid, embedding = trace.grid, inspector.parts(trace.grid.pixels).embedding
     channels = inspector.preprocessing.channels
     refused = UnsupportedModel(LocalizedText(NO_RESPONSE, checkpoint=trace.checkpoint))

@@ -21,6 +21,7 @@ from vitviz.engine.forward import shuffling
 from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, outputs_of_batches
 from vitviz.engine.images.preprocess import Prepared, normalised, open_for, prepare
 from vitviz.engine.inspector import Inspector
+from vitviz.engine.readout_stages import require_repeated
 from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
 from vitviz.traces.localized_text import not_applicable
 from vitviz.traces.samples import sample_image, samples
@@ -37,6 +38,12 @@ class PerturbedLogits:
         prepared, seen = inspector.forward.prepare(trace.view, None)
         self._model, self._pixels = inspector.placed.at(seen), inspector.forward.pixels([prepared])
         self._at_once = max(1, AT_ONCE // trace.grid.tokens)
+
+    def require_repeated(self) -> None:
+        """Raise VitvizError if the unchanged image has other logits than the trace."""
+        logits = outputs_of_batches(self._model, [self._pixels])[0]
+        name, dtype = self._trace.checkpoint, self._inspector.dtype
+        require_repeated(name, logits, self._trace.logits, dtype)
 
     def kept(self, kept: Int[Tensor, "draw kept"], patches_as: str) -> Float[Tensor, "draw class"]:
         """Return the logits with these patches (from 0) alone.
@@ -122,6 +129,8 @@ def perturbation(
     if whole_number(draws, least=1) is None:
         raise VitvizError(f"draws={quoted(draws)} is not valid; expected a whole number from 1.")
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
+    if isinstance(image, Trace) and not trace.without and trace.logits is not None:
+        PerturbedLogits(inspector, trace).require_repeated()
     if not isinstance(others, list | tuple | None):
         raise VitvizError(f"others is a {type(others).__name__}; expected a list of images.")
     images = None if others is None else dict(enumerate(others))
