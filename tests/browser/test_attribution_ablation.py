@@ -183,3 +183,18 @@ def test_tour_shows_contribution_sum_and_ablates_a_head(open_page, coffee):
     expect(tour).to_contain_text("Something is already removed", timeout=20_000)
     open_tab(page, "Attribution")
     ready(page, "evidence")
+
+
+def test_tooltip_follows_a_map_that_changes_under_the_pointer(open_page):
+    page = open_page("?sample=coffee&tab=evidence", wait=False)
+    ready(page, "evidence")
+    page.locator("#vitviz-evidence canvas[role=application]").first.hover()
+    expect(page.locator(".vv-tip")).to_contain_text("s the logit")  # raises or lowers
+    page.locator("#vitviz-evidence [data-name=method] select").select_option("rollout")
+    expect(page.locator(".vv-tip")).to_contain_text("relevance, in the method’s own units")
+
+
+def test_map_of_an_ablated_head_says_that_it_is_zero(open_page):
+    page = open_page("?sample=coffee&tab=evidence&chosen=5.2&without=heads%3D5.2", wait=False)
+    ready(page, "evidence")
+    expect(page.locator("#vitviz-evidence")).to_contain_text("Layer 5, head 2: 0 at every patch")

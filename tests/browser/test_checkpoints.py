@@ -192,3 +192,13 @@ def test_input_size_is_applied_and_indivisible_size_rejected(open_page):
     expect(page.locator("#vitviz-facts")).to_contain_text("96 × 160 × 3", timeout=15_000)
     open_tab(page, "Positions")
     ready(page, "positions")
+
+
+def test_measured_faithfulness_of_rollout_is_shown_for_its_checkpoint_alone(open_page):
+    page = open_page("?sample=coffee&tab=rollout", wait=False)
+    ready(page, "rollout")
+    said = page.get_by_text("vitviz-tiny keeps its prediction")
+    expect(said).to_be_visible()
+    page.goto(page.url.split("?")[0] + "?sample=coffee&tab=rollout&checkpoint=rotary")
+    ready(page, "rollout")
+    expect(said).to_be_hidden()

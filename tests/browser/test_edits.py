@@ -154,3 +154,12 @@ def test_chip_names_one_patch_and_counts_several(open_page, language, one, two):
         page = open_page(f"?sample=coffee&without=patches%3D{gone}&lang={language}", wait=False)
         expect(chips(page)).to_have_text([said], timeout=30_000)
         page.close()
+
+
+def test_dropped_patch_has_no_embedding_norm(open_page):
+    page = open_page("?sample=coffee&tab=patches&without=patches%3D105", wait=False)
+    ready(page, "patches")
+    expect(page.locator("#vitviz-patches")).to_contain_text("removed: not part of the model’s input")
+    expect(page.locator("#vitviz-patches .vv-norms")).to_be_hidden()
+    page.evaluate("vitviz.send('reset-edits')")
+    expect(page.locator("#vitviz-patches .vv-norms")).to_be_visible()

@@ -308,7 +308,7 @@ def test_missing_information_is_requested():
     with pytest.raises(VitvizError, match="Expected a timm model"):
         vitviz.Inspector.of("vit.pth")
     with pytest.raises(UnsupportedModel, match="windows"):
-        vitviz.Inspector.of(timm.create_model("swin_tiny_patch4_window7_224"), mean=0.5, std=0.5)
+        vitviz.Inspector.of(timm.create_model("swin_tiny_patch4_window7_224"))
     with pytest.raises(UnsupportedModel):
         inspect_module(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 5)))
     with pytest.raises(VitvizError, match="7 classes"):
