@@ -101,15 +101,11 @@ function lines(context, text, width) {
   return out;
 }
 
-const STYLES = [
-  'fill',
-  'stroke',
-  'stroke-width',
-  'stroke-dasharray',
-  'opacity',
-  'visibility',
-  'display',
-].concat(['font-family', 'font-size', 'font-weight', 'text-anchor', 'dominant-baseline']);
+// what rules of the page set on parts of an SVG element
+const STYLES = (
+  'fill stroke stroke-width stroke-dasharray opacity visibility display ' +
+  'font-family font-size font-weight text-anchor dominant-baseline'
+).split(' ');
 
 /** An SVG element's text with its computed styles, so that it can be drawn without the page's rules. */
 function styled(node) {
