@@ -39,7 +39,8 @@ def test_evaluation_runs_automatically_ranks_and_exports(open_page):
     later = HeldRequests(page, r"/trial/tried\?.*method=leave_one_out(&|$)")
     held.release()
     said = page.locator("#vitviz-trial .vv-verdict")
-    expect(said).to_contain_text(re.compile("After 14 of 15 maps, controls included: .+ random maps"), timeout=300_000)
+    counted = re.compile("After 14 of 15 maps, controls included: .+ random maps")
+    expect(said).to_contain_text(counted, timeout=300_000)
     tested = page.locator("#vitviz-trial .vv-ranking tbody tr")
     order = tested.evaluate_all("(rows) => rows.map((row) => row.dataset.lit)")
     assert order == [name for name in ORDER if name in order] and len(order) == 14, (
