@@ -226,7 +226,7 @@ def wait_for_step(page, name: str):
 
 
 def wait_for_snapshot(page, name: str):
-    expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", name, timeout=15_000)
+    expect(page.locator("#vitviz-film .vv-film")).to_have_attribute("data-at", name)
 
 
 def record_steps(page) -> None:
@@ -243,7 +243,6 @@ def wait_for_steps(page, *names: str) -> None:
     page.wait_for_function(
         "(names) => ` ${window.steps.join(' ')} `.includes(` ${names.join(' ')} `)",
         arg=list(names),
-        timeout=20_000,
     )
 
 

@@ -25,7 +25,7 @@ def test_sum_balances_before_and_after_head_ablation(open_page):
     expect(page.locator("#vitviz-evidence .vv-picked")).to_contain_text("everything else")
     page.locator("#vitviz-evidence .vv-away").click()
     edits = page.locator("#vitviz-edits .vv-edits")
-    expect(edits).to_contain_text("Layer 5, head 2", timeout=20_000)
+    expect(edits).to_contain_text("Layer 5, head 2")
     page.wait_for_function(
         "(key) => !document.querySelector('#vitviz-evidence [data-ready]').dataset.ready.startsWith(key)",
         arg=key,
@@ -38,7 +38,7 @@ def test_sum_balances_before_and_after_head_ablation(open_page):
     edited = ready(page, "rollout")
     page.wait_for_function("() => location.search.includes('without=heads')")
     page.locator("#vitviz-edits .vv-edit-all").click()
-    expect(edits).to_be_hidden(timeout=20_000)
+    expect(edits).to_be_hidden()
     page.wait_for_function(
         "(key) => !document.querySelector('#vitviz-rollout [data-ready]').dataset.ready.startsWith(key)",
         arg=edited,

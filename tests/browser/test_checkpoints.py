@@ -79,7 +79,7 @@ def test_new_checkpoint_keeps_image_and_draws_every_view(open_page, name):
     choose_sample(page, 1)
     expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
     pick_checkpoint(page, name)
-    expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", name, timeout=20_000)
+    expect(page.locator("#vitviz-facts .vv-facts")).to_have_attribute("data-checkpoint", name)
     expect(page.locator("#vitviz-stage")).to_contain_text("600 × 400")
     for view in VIEWS:
         open_tab(page, view.title)
@@ -100,7 +100,7 @@ def test_unreachable_hub_is_reported_within_deadline(open_page):
     start = time.perf_counter()
     pick_checkpoint(page, "vit_tiny_patch16_224.augreg_in21k")
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
-        re.compile("hub.*vitviz-tiny", re.I | re.S), timeout=15_000
+        re.compile("hub.*vitviz-tiny", re.I | re.S)
     )
     assert time.perf_counter() - start < 8  # the deadline of the hub is 5 s; the page needs the rest
     assert ready(page, "patches") == before
@@ -110,9 +110,7 @@ def test_unreachable_hub_is_reported_within_deadline(open_page):
 def test_unsupported_architecture_is_rejected_by_name(open_page):
     page = open_page()
     pick_checkpoint(page, "swin_tiny_patch4_window7_224")
-    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
-        "Swin", timeout=15_000, ignore_case=True
-    )
+    expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("Swin", ignore_case=True)
 
 
 def test_survey_shows_mean_and_reports_unreadable_image(open_page, tmp_path):
@@ -189,7 +187,7 @@ def test_input_size_is_applied_and_indivisible_size_rejected(open_page):
     assert ready(page, "patches") == before
     size.fill("96 x 160")
     size.press("Enter")
-    expect(page.locator("#vitviz-facts")).to_contain_text("96 × 160 × 3", timeout=15_000)
+    expect(page.locator("#vitviz-facts")).to_contain_text("96 × 160 × 3")
     open_tab(page, "Positions")
     ready(page, "positions")
 

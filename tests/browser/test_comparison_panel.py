@@ -97,7 +97,7 @@ def test_narrow_window_fits_two_figures_above_shared_settings(open_page, width):
     ready(page, "second-patches")
     page.evaluate("vitviz.memory.compared = { against: 'own' }")  # the default draws both in one figure
     for view in visit_views(page, VIEWS, beside=True):
-        page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug, timeout=15_000)
+        page.wait_for_function(f"(slug) => !({TOO_WIDE})(slug).length", arg=view.slug)
         first, second = page.evaluate(BOXES, view.slug)
         assert second["x"] > first["right"] or second["y"] > first["bottom"], "the figures overlap"
         settings = page.locator(f"#vitviz-{view.slug} .vv-controls")

@@ -192,5 +192,5 @@ def test_overview_animation_plays_once(open_page):
     page = open_page("?tab=tour", wait=False)
     ready(page, "tour")
     assert page.evaluate(MOVING) > 4
-    page.wait_for_function(f"() => !({MOVING})()", timeout=10_000)
+    page.wait_for_function(f"() => !({MOVING})()")
     expect(page.locator(".vv-plays")).to_have_count(0)

@@ -79,7 +79,7 @@ def start_survey(page):
 
 
 def expect_chart_title(page, text: str):
-    expect(page.locator("#vitviz-distance .vv-h")).to_have_text(f"vitviz-tiny, {text}", timeout=15_000)
+    expect(page.locator("#vitviz-distance .vv-h")).to_have_text(f"vitviz-tiny, {text}")
 
 
 def averaged_images(page) -> int:

@@ -146,7 +146,7 @@ def test_map_shows_tokens_and_readout_of_the_checkpoint(open_page):
     page = open_tour(open_page)
     for name, (_, _, tokens, read) in MODELS.items():
         pick_checkpoint(page, name)
-        expect(block(page, "readout")).to_contain_text(read, timeout=20_000)
+        expect(block(page, "readout")).to_contain_text(read)
         shown = page.locator(f"{MAP} .vv-learned").all_inner_texts()
         assert shown == tokens, name
         assert page.evaluate(OUTSIDE) == [], name

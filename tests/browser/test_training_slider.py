@@ -56,7 +56,7 @@ def test_missing_snapshot_is_reported_and_slider_returns(open_page, weights):
     try:  # before another test caches the snapshot
         slider.fill("2")
         expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text(
-            "no snapshot of step 3000; available are: 0, 30", timeout=15_000
+            "no snapshot of step 3000; available are: 0, 30"
         )
         expect(slider).to_have_value("0")
         assert ready(page, "patches") == before

@@ -106,13 +106,13 @@ def test_undefined_cka_is_transparent_and_noted(cached_figures):
     assert not any("Empty squares" in str(note) for note in cached_figures(against="own").spec.notes)
 
 
-@pytest.mark.parametrize("second", [False, True])
 def test_second_checkpoint_is_compared_by_default(inspector, early, cached_figures):
     by_default = vitviz.figure("compared", inspector, second=early)
     assert by_default.name == cached_figures(against="beside").name
     assert str(by_default.caption) == str(cached_figures(against="beside").caption)
 
 
+@pytest.mark.parametrize("second", [False, True])
 def test_detail_adds_distance_curves_of_all_checkpoints(cached_figures, sample_traces, second):
     matrix, chart = panels(cached_figures(second=second, detail=True))
     assert [line.name for line in chart.series] == ["vitviz-tiny", EARLY][: 1 + second]
