@@ -206,7 +206,7 @@ class Inspector(NotebookDisplay):
             return trace
         known, result = _answered.get(trace, (None, None))
         if result is None or known != self.classes:
-            model, reads = self._behind(trace), self.classes is not None
+            model, reads = self.placed.at(trace.grid.pixels), self.classes is not None
             reads = reads or tracing.classifies(model, self.checkpoint)
             logits = readout_stages.apply_readout(model, trace.tokens[-1]) if reads else None
             answer = {"logits": logits, "labels": self.labels, "classes": self.classes}

@@ -217,7 +217,7 @@ class SaliencyInputs:
 
         `held` freezes norms, gates and attention, and gives neither attentions nor activations.
         """
-        if self.trace.without:
+        if self.trace.without:  # else `_check` compares this pass's own score first
             self._require_full_model()
         self._require_room(attentions=not held)
         leaf = self.pixels.clone()

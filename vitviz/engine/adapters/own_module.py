@@ -38,7 +38,6 @@ _numbers = itertools.count(1)
 _SIZES = ("image_size", "img_size", "input_size")  # attributes that tell the input size
 _DRAWS = 8  # of noise, for the centre of the pixels of a token
 _MOST_PREFIX = 32  # more tokens than this before the patches are not plausible
-_BY_CHANGES = "found by changing each patch"
 CPU = torch.device("cpu")
 
 
@@ -77,6 +76,8 @@ def loaded_own(
     _prove(own, noise, kind)
     _require_same_order(own, noise, tokens, kind)
     call = recording.calls[0][0]
+    read = "around which their tokens read overlapping pixels"
+    found = read if own.overlapping else "found by changing each patch"
     own.findings = {
         "module": f"{kind}, {'used in place' if in_place else 'a float32 copy'}",
         "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}"
@@ -84,8 +85,7 @@ def loaded_own(
         "attention": f"{call.q.shape[1]} heads of"
         f" {call.q.shape[-1]}{'' if call.mask is None else ', with a bias'}, verified in every"
         " block",
-        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch},"
-        f" {'around which their tokens read overlapping pixels' if own.overlapping else _BY_CHANGES}",
+        "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, {found}",
         "patch embedding": embedding or "not found",
         "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by number)",
         "output": "no class scores" if logits is None else f"{own.num_classes} numbers",
