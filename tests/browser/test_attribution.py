@@ -6,14 +6,13 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import open_tab, ready
 
-BALANCE = re.compile(r"^(?:Logit|Difference of logits): (−?\d+\.\d{3}) of (−?\d+\.\d{3})$")
+BALANCE = re.compile(r"^Contributions sum to (−?\d+\.\d{3}), the (logit|difference of logits)$")
 
 
 def balance(page) -> float:
     text = page.locator("#vitviz-evidence .vv-balance").inner_text()
-    total, logit = BALANCE.match(text).groups()
-    assert total == logit, text
-    return float(logit.replace("−", "-"))
+    assert BALANCE.match(text), text
+    return float(BALANCE.match(text)[1].replace("−", "-"))
 
 
 def test_sum_balances_before_and_after_head_ablation(open_page):
@@ -157,7 +156,7 @@ def test_class_field_accepts_names_and_compares_two_classes(open_page):
     for field in page.locator("#vitviz-evidence .vv-class").all():
         assert field.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "a class name is cut off"
     view = page.locator("#vitviz-evidence")
-    expect(view.locator(".vv-balance")).to_contain_text("Difference of logits")
+    expect(view.locator(".vv-balance")).to_contain_text("difference of logits")
     expect(view).to_contain_text("Direct attribution, from the start to the difference of logits")
     expect(view).to_contain_text("Contribution to the difference of logits")
     expect(view).to_contain_text(re.compile(r"Contribution of every head, colour scale ±\d"))

@@ -214,3 +214,11 @@ def test_unknown_sample_is_reported_and_nothing_is_removed(open_page):
     page = open_page("?sample=cat&without=patches%3D1.2&tab=patches")
     expect(page.locator("#vitviz-notice .vv-notice")).to_contain_text("no known sample image")
     expect(page.locator("#vitviz-edits")).not_to_contain_text("2 patches")
+
+
+@pytest.mark.parametrize("target", ["200", "3-967"])
+def test_class_beyond_the_model_in_link_falls_back_to_prediction(open_page, target):
+    """A link or a larger checkpoint may name a class that this model does not have."""
+    page = open_page(f"?sample=coffee&tab=evidence&target={target}", wait=False)
+    assert drawn_settings(page, "evidence")["target"] == ["top"]
+    expect(page.locator("#vitviz-evidence .vv-class").first).to_have_value("espresso")

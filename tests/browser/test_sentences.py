@@ -51,7 +51,7 @@ def test_sentences_are_classified_attributed_and_linked(open_page, weights):
     expect(why).to_have_value(top[0][0])  # the Attribution view uses the sentences
     rather.fill(DOG if top[0][0] != DOG else CAT)
     rather.press("Enter")
-    expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
+    expect(page.locator("#vitviz-evidence .vv-balance")).to_contain_text("difference of logits")
     export(page, "evidence", ".vv-print")
     caption = page.get_by_role("dialog").get_by_role("textbox", name="Caption", exact=True)
     expect(caption).to_have_value(re.compile(rf"my-clip\?text={CAT}\|{DOG}\|"), timeout=60_000)
@@ -61,7 +61,7 @@ def test_sentences_are_classified_attributed_and_linked(open_page, weights):
     ready(other, "evidence")
     assert predictions(other) == expected
     expect(other.get_by_label("Sentences as classes, one per line")).to_have_value(f"{CAT}\n{DOG}\n{ODD}")
-    expect(other.locator("#vitviz-evidence .vv-balance")).to_contain_text("Difference of logits")
+    expect(other.locator("#vitviz-evidence .vv-balance")).to_contain_text("difference of logits")
     check_sentence_map(other, inspector)
 
 

@@ -33,7 +33,7 @@ def test_walk_ablates_patches_that_favour_tabby(open_page):
     expect(page.locator("#vitviz-facts .vv-truth")).to_contain_text("cat")
     choose_class(page, 0, "tabby")  # 3
     choose_class(page, 1, "Egyptian cat")  # 4
-    expect(page.locator(f"{view} .vv-balance")).to_contain_text("Difference of logits")
+    expect(page.locator(f"{view} .vv-balance")).to_contain_text("difference of logits")
     expect(page.locator("#vitviz-facts .vv-margin")).to_contain_text("tabby rather than Egyptian cat")
     values = np.array(page.evaluate(VALUES)).reshape(14, 14)
     sums = [[values[row : row + 3, column : column + 3].sum() for column in range(12)] for row in range(12)]

@@ -127,7 +127,7 @@ def test_attribution_map_is_diverging_and_notes_its_sum(cached_figures, inspecto
         assert is_for.any() and (np.sign(expected[is_for]) == sign).all()  # orange for, blue against
     least = np.abs(expected) < 0.02 * np.abs(expected).max()
     assert (np.abs(found[least] - 240) < 14).all()
-    told = f"Logit: {account.total:.3f} of {account.logit:.3f} = {account.patches.sum():.2f} patches "
+    told = f"Contributions sum to {account.total:.3f}, the logit = {account.patches.sum():.2f} patches "
     assert any(text.startswith(told) for text in texts(svg))
     account = cached_figures("evidence", True).spec.rows[0][1]
     assert [name for _, name in account.ticks] == [str(layer + 1) for layer in range(8)]

@@ -193,6 +193,7 @@ export function mount(element, props, watch, trigger, view) {
         if (goal.startsWith(`${self.key}/`)) {
           [self.data, self.loaded] = [data, goal];
           error.hidden = true;
+          root.classList.remove('vv-undrawn');
           draw();
         }
       } catch (problem) {
@@ -221,6 +222,7 @@ export function mount(element, props, watch, trigger, view) {
     const reason = problem.message;
     const refused = problem instanceof Refusal && t(problem.sentence);
     say(error, refused || t('This view could not be drawn: {reason}', { reason }));
+    root.classList.toggle('vv-undrawn', !self.data);
     if (!(problem instanceof Refusal)) console.error(problem);
   }
 

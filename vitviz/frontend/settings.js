@@ -62,11 +62,12 @@ export function sane(control, value, about) {
   }
   const { rows, cols, prefix } = about.grid;
   const token = (one) => /^\d+$/.test(one) && Number(one) <= maximum;
+  const unknown = (one) => control.classes !== null && Number(one) >= control.classes; // of another model
   const fits = {
     choice: () => control.options.some(([name]) => name === value),
     query: () => (/^\d+$/.test(value) ? number < rows * cols : ['auto', 'mean', ...prefix].includes(value)),
     wholes: () => !text || (text.split('.').length <= control.most && text.split('.').every(token)),
-    text: () => new RegExp(`^(?:${control.fits})$`).test(text),
+    text: () => new RegExp(`^(?:${control.fits})$`).test(text) && !text.split('-').some(unknown),
   }[kind];
   return fits?.() ? text : control.default;
 }

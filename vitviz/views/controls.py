@@ -21,12 +21,13 @@ NAMED = ("layers", "heads", "patches", "tokens", "middle")  # names for bounds a
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Numbers of layers and heads of a model, its token grid, and the interpretation of its outputs."""
+    """Numbers of layers, heads and outputs of a model, its token grid, and the meaning of its outputs."""
 
     layers: int
     heads: int
     grid: Grid
     head_type: str = "softmax"
+    outputs: int | None = None  # None if unknown
 
     def number(self, bound: float | str) -> float:
         """Return a bound as a number; resolves names such as "layers"."""
@@ -252,10 +253,15 @@ class IntListSetting(Control):
 
 @dataclass(frozen=True)
 class Text(Control):
-    """Short text that matches the pattern `fits`, such as a list of heads."""
+    """Short text that matches the pattern `fits`, such as a list of heads.
+
+    Attributes:
+        classes: True if its numbers are classes, which another model may not have.
+    """
 
     default: str = ""
     fits: str = r"[ -~]{0,200}"
+    classes: bool = False
     kind = "text"
     pattern = r"[ -~]{1,200}"
 
@@ -264,6 +270,10 @@ class Text(Control):
         if not re.fullmatch(self.fits, text, re.ASCII):
             raise self._refuse(text, f"a text like {self.fits}")
         return text
+
+    def to_json(self, about: ModelShape) -> dict[str, Any]:
+        """Return the declaration; `classes` is the number of the model's classes, or None."""
+        return super().to_json(about) | {"classes": about.outputs if self.classes else None}
 
 
 def _counts(text: str, most: float) -> bool:

@@ -112,8 +112,9 @@ class ViewContext:
     def about(self) -> ModelShape:
         """The shape of the model, which bounds the settings."""
         if self.trace is not None:
-            layers = self.trace.layers
-            return ModelShape(len(layers), layers[0].heads, self.trace.grid, self.trace.head_type)
+            trace, layers = self.trace, self.trace.layers
+            outputs = None if trace.logits is None else trace.logits.numel()
+            return ModelShape(len(layers), layers[0].heads, trace.grid, trace.head_type, outputs)
         if self.survey is not None:
             survey = self.survey
             return ModelShape(survey.layers, survey.heads, survey.grid, survey.head_type)

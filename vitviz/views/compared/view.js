@@ -30,7 +30,8 @@ export default () => ({
   build(self) {
     const far = running(t('Training steps processed'), () => this.toggle(self));
     const drawn = matrix(self);
-    const over = el('p', { class: 'vv-text' });
+    drawn.node.hidden = true;
+    const over = el('p', { class: 'vv-text', text: t('Comparing the layers over the image set …') });
     self.figure.append(stack(far.node, drawn.node, over));
     const curve = chartBeside(self);
     self.below.append(curve.node);

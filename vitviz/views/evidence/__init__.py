@@ -126,7 +126,7 @@ class AttributionView(View):
     words = ViewTexts.read(__file__, cites=PAPER)
     scope = Scope(offered=_offered_controls)
     controls = (
-        Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
+        Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?", classes=True),
         Choice(
             "relative", "Logit", options=(("no", "Absolute"), ("yes", "Relative to the mean class")),
             advanced=True,

@@ -110,16 +110,15 @@ def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
     For classes given as vectors, it also gives the logit as scale × cosine + bias.
     """
     classes, pair = subject.trace.classes, "-" in settings["target"]
-    change = settings["difference"] == "on"
-    name = LocalizedText("Difference of logits") if pair else LocalizedText("Logit")
-    if subject.trace.head_type == "value":
-        name = charts.sum_name(subject, settings)
-    elif change:
-        name = LocalizedText("Change of the difference of logits" if pair else "Change of the logit")
-    details = join_texts(
-        name, LocalizedText("{sum} of {logit}", sum=fixed(total), logit=fixed(logit)), by=": "
+    equal = fixed(total) == fixed(logit)
+    text = (
+        "Contributions sum to {sum}, the {name}"
+        if equal
+        else "Contributions sum to {sum}; the {name} is {logit}"
     )
-    if classes is None or change or settings["relative"] == "yes":
+    name = charts.sum_name(subject, settings)
+    details = LocalizedText(text, sum=fixed(total), logit=fixed(logit), name=name)
+    if classes is None or settings["difference"] == "on" or settings["relative"] == "yes":
         return details
     rest = 0.0 if pair else classes.bias  # cancels in the difference of two classes
     cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")

@@ -79,15 +79,12 @@ export function sumName(self) {
   return differs(self) ? t('change of the logit') : t('logit');
 }
 
-/** The sum of the contributions and the model's own value, with their name. */
+/** The sum of the contributions beside the model's own value, with its name. */
 export function balanced(self, sum, logit) {
-  const alone = targets(self).rather === null;
-  const change = alone ? t('Change of the logit') : t('Change of the difference of logits');
-  const logit_ = differs(self) ? change : alone ? t('Logit') : t('Difference of logits');
-  const valued = valueName(self);
-  const value = valued[0].toUpperCase() + valued.slice(1);
-  const name = self.value.head_type === 'value' ? value : logit_;
-  return `${name}: ${t('{sum} of {logit}', { sum: fixed(sum, 3), logit: fixed(logit, 3) })}`;
+  const about = { sum: fixed(sum, 3), logit: fixed(logit, 3), name: sumName(self) };
+  return about.sum === about.logit
+    ? t('Contributions sum to {sum}, the {name}', about)
+    : t('Contributions sum to {sum}; the {name} is {logit}', about);
 }
 
 /** A logit as scale × cosine + bias, for class vectors; in a difference of two classes the bias cancels. */

@@ -98,7 +98,7 @@ class FaithfulnessView(View):
     )  # fmt: skip
     words = ViewTexts.read(__file__)
     controls = (
-        Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?"),
+        Text("target", default="top", fits=r"top|\d{1,5}(-\d{1,5})?", classes=True),
         Choice(
             "patches_as", "Removed patches are",
             options=(

@@ -67,14 +67,15 @@ export default () => ({
     const parts = { ranking: ranking(self, made), maps: maps(self, made), agreement: agreement(self) };
     const over = standing(self, made);
     const top = el('p', { class: 'vv-asked' }, span(t('Why')), asked, far.go, far.bar);
-    self.figure.append(stack(curves, over.node));
+    const empty = el('p', { class: 'vv-text', text: t('Curves appear here as methods are tested.') });
+    self.figure.append(stack(empty, curves, over.node));
     const nodes = Object.values(parts).map((part) => part.node);
     // the progress is in the place of the verdict, so that nothing moves at the end
     const words = [top, far.said, verdict, ...nodes, over.table, refused];
     self.below.append(stack(...words));
     const ofOne = [top, curves, refused];
     const ofMany = [over.node, over.table];
-    const fields = { asked, far, verdict, refused, ofOne, ofMany };
+    const fields = { asked, far, verdict, refused, empty, ofOne, ofMany };
     return { ...fields, drawn, curves, parts, over, title, run: this_.fresh('') };
   },
 
@@ -83,7 +84,10 @@ export default () => ({
     const many = Boolean(self.summary.pictures);
     ui.ofOne.forEach((node) => (node.hidden = many));
     ui.ofMany.forEach((node) => (node.hidden = !many));
-    if (many) return this_.over(self);
+    if (many) {
+      ui.empty.hidden = true;
+      return this_.over(self);
+    }
     ui.classes = unpacked(self.data.classes);
     this_.pickers(self);
     if (ui.run.goal !== goalOf(self)) {
@@ -249,6 +253,7 @@ const this_ = {
       whole || !sentence
         ? sentence
         : t('After {done} of {count} maps, controls included: {verdict}', { done, count, verdict: sentence });
+    ui.empty.hidden = Boolean(run.panels || run.problem);
     this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
       part.node.hidden = self.settings.show !== name || !done;
