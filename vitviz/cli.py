@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from vitviz.errors import VitvizError, quoted
+from vitviz.errors import VitvizError, quoted, write_error
 from vitviz.traces.unicode import parse_json, require_unicode
 
 program = typer.Typer(
@@ -149,7 +149,7 @@ def survey(
     Measures:
       distance     attention distance of each head, in pixels (figure 7 right of the paper)
       prefix_mass  attention of the patches to class token and registers, by head
-      entropy      entropy of each head's attention, in nats
+      entropy      entropy of each head's attention over all queries, in nats
       skip         length of the skip connection relative to each branch, by layer
       similarity   similarity of the representations of any two depths (CKA)
       ledger       contribution of each head and MLP to the prediction's logit
@@ -294,6 +294,8 @@ def figure(
     settings = settings_of(given, vitviz.figure)
     _require_place(out or Path("figure.svg"))
     photo, trace = _photo(picture), None
+    if photo is None and (strokes or without or size):
+        raise VitvizError("--strokes, --without and --size change how an image is seen; name an image, too.")
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
         photo = vitviz.edit_image(photo, strokes) if strokes else photo
@@ -330,7 +332,10 @@ def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
     """
     result = {}
     for text in given or ():
-        name, sign, result[name] = text.partition("=")
+        name, sign, value = text.partition("=")
+        if name in result:
+            raise VitvizError(f"--set {name}=… is given twice; expected one value for each setting.")
+        result[name] = value
         if not sign or name in inspect.signature(taken_by).parameters:
             raise VitvizError(
                 f"--set {text} is not valid; expected name=value with a view's setting, such as --set"
@@ -386,7 +391,6 @@ def video(
         )
     import vitviz
     from vitviz.export.animation import check_width
-    from vitviz.export.figure import write_error
     from vitviz.export.video import video_of_frames
 
     _require_place(out)

@@ -3,6 +3,7 @@
 import math
 import operator
 import re
+from pathlib import Path
 
 # An absolute path of at least two parts. The path of a URL, after its host, does not match.
 _PATH = re.compile(r"(?<![\w/:.\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;()]+[\\/])+([^\\/\s'\",;()]*)")
@@ -54,6 +55,14 @@ def first_line(error: BaseException) -> str:
     return _PATH.sub(r"\1", first).rstrip(".")[:160]
 
 
+def write_error(path: Path, error: Exception) -> VitvizError:
+    """Return the error for a file that cannot be written."""
+    return VitvizError(
+        f"{path.name[:200]} cannot be written: {first_line(error)}. Name a file in a folder that exists and"
+        " may be written to."
+    )
+
+
 def whole_number(given: object, least: int = 0, below: float = math.inf) -> int | None:
     """Return `given` as an int if least <= given < below, else None.
 
@@ -64,6 +73,17 @@ def whole_number(given: object, least: int = 0, below: float = math.inf) -> int 
     except TypeError:
         return None
     return number if least <= number < below and not isinstance(given, bool) else None
+
+
+def require_whole(name: str, given: object, least: int = 1) -> None:
+    """Raise VitvizError, with the argument's name, if a number is no whole number from `least`.
+
+    >>> require_whole("draws", 0)
+    Traceback (most recent call last):
+    vitviz.errors.VitvizError: draws=0 is not valid; expected a whole number from 1.
+    """
+    if whole_number(given, least) is None:
+        raise VitvizError(f"{name}={quoted(given)} is not valid; expected a whole number from {least}.")
 
 
 def quoted(given: object, most: int = 200) -> str:

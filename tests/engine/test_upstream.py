@@ -314,7 +314,9 @@ def test_invalid_upstream_arguments_are_rejected(genuine):
     ]:  # fmt: skip
         with pytest.raises(vitviz.VitvizError, match=sentence):
             vitviz.upstream_contributions(inspector, trace, 0, **arguments)
-    with pytest.raises(vitviz.VitvizError, match="as the key is not valid; expected a token from 0 to 196"):
+    with pytest.raises(
+        vitviz.VitvizError, match="as the key is not valid; expected the number of a token, from 0 to 196"
+    ):
         vitviz.attention_score_attribution(inspector, trace, 0, 0, 0, 197)
     first = vitviz.upstream_contributions(inspector, trace, 0, 0, 2)
     assert [one.kind for one, _ in first.lines()] == ["embedding", "positions", "constant"]

@@ -36,13 +36,18 @@ class Target:
     added: Float[Tensor, "*image"] | float = 0.0  # for given classes: the bias that |z| does not divide
 
 
+def is_direction(target: TargetLike) -> bool:
+    """Return True for a tensor of several numbers; a tensor of one number is a class."""
+    return isinstance(target, Tensor) and target.ndim > 0
+
+
 def resolve_target(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
     """Return the direction of a class index, a label, (a, b) for a rather than b, or a direction.
 
     A direction is a tensor as long as what the classifier reads. Raises VitvizError for an unknown class, a
     label of no or several classes, a direction of another length, or a model without classes.
     """
-    if isinstance(target, Tensor):
+    if is_direction(target):
         return _target_of_direction(trace, readout, target, relative)
     if readout.head is None or trace.logits is None:
         detail = f"hand in a direction instead: a tensor of {readout.features} numbers"
@@ -118,7 +123,8 @@ def class_index(trace: Trace, name: Any) -> int:
             return result[0]
         several = f"several classes have that name: {', '.join(map(str, result))}"
         many = several if result else f"none of its {classes} classes has that name"
-        advice = "Give its number, from 0."
+        number = wanted.isdecimal() and f", as {wanted} without quotation marks"
+        advice = f"Give its number, from 0{number or ''}."
         raise VitvizError(f"{quoted(name)} does not name one class of {trace.checkpoint}: {many}. {advice}")
     if (number := whole_number(name, below=classes)) is not None:
         return number

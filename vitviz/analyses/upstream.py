@@ -313,7 +313,11 @@ def upstream_of(
 
     Raises VitvizError for an unknown head or an invalid path.
     """
-    trace, via = ledger.trace, tuple((int(one), int(two)) for one, two in via)
+    try:
+        trace, via = ledger.trace, tuple((int(one), int(two)) for one, two in via)
+    except (TypeError, ValueError) as error:
+        expected = "expected a list of (layer, head), such as [(7, 0)]"
+        raise VitvizError(f"via={quoted(via)} is not valid; {expected}.") from error
     _check(trace, layer, head, via)
     along = value_factors(ledger, stream, basis, (layer, head), via)
     own = along.new_full((len(trace.layers), trace.layers[0].heads, trace.length), float("nan"))
@@ -344,10 +348,6 @@ def attribute_score(
     """
     trace = ledger.trace
     _check(trace, layer, head)
-    for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
-        if not 0 <= token < trace.length:
-            expected = f"expected a token from 0 to {trace.length - 1}"
-            raise VitvizError(f"{quoted(token)} as the {name} is not valid; {expected}.")
     attention, asked, keys, names = trace.layers[layer], [], [], []
     picked = torch.tensor([query, key, against or 0], device=attention.q.device)
     asking, asked_key, usual = torch.nn.functional.one_hot(picked, trace.length).to(attention.q)

@@ -10,7 +10,7 @@ from vitviz.diagnostics import attention, head, inputs, maps, numbers, weights
 from vitviz.diagnostics.finding import Finding, Report
 from vitviz.diagnostics.subject import LIMIT, CheckedImage, CheckSubject, images_of
 from vitviz.engine.inspector import Inspector
-from vitviz.errors import ImageError, OutOfMemory, Stopped, TooMuch, VitvizError, quoted
+from vitviz.errors import ImageError, OutOfMemory, Stopped, TooMuch, VitvizError, quoted, require_whole
 from vitviz.traces import cancellation
 from vitviz.traces.localized_text import message_of
 
@@ -107,6 +107,7 @@ def check(
     """
     if method not in TITLES:
         raise VitvizError(f"method={quoted(method)} is not valid; expected one of {', '.join(TITLES)}.")
+    require_whole("limit", limit)
     selected, reported = images_of(inspector, images, limit), []
     for finding in findings(inspector, selected, method):
         reported.append(finding)

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from vitviz.errors import VitvizError, write_error
 from vitviz.surveys.report import HEAD, STYLE
 from vitviz.traces.display import NotebookTable
 from vitviz.traces.localized_text import LocalizedText
@@ -130,9 +131,15 @@ class Report(NotebookTable):
         return file.getvalue()
 
     def save(self, path: str | PathLike) -> Path:
-        """Write the report as one HTML file and return its path."""
-        Path(path).write_text(self.html(), encoding="utf-8")
-        return Path(path)
+        """Write the report as one .html file and return its path; VitvizError if that is not possible."""
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise VitvizError(f"{path.name} is not valid; expected a name that ends in .html.")
+        try:
+            path.write_text(self.html(), encoding="utf-8")
+        except OSError as error:
+            raise write_error(path, error) from None
+        return path
 
 
 def layers_named(layers: Sequence[int]) -> LocalizedText:

@@ -24,7 +24,7 @@ from vitviz.engine.forward.own_model import OwnModel, require_known
 from vitviz.engine.forward.recording import TOLERANCE, Recording, check_plain, check_truth
 from vitviz.engine.images.preprocess import Prepared, normalised, open_for, prepare
 from vitviz.engine.placement import PlacedModel
-from vitviz.errors import VitvizError
+from vitviz.errors import VitvizError, quoted
 from vitviz.traces.classes import Classes
 from vitviz.traces.grid import Size
 from vitviz.traces.readout import Readout
@@ -262,11 +262,22 @@ class ForwardRunner:
         The `ModelInput` of a trace is used unchanged.
         """
         placed = self.placed
-        size = image.picture.shape[:2] if isinstance(image, ModelInput) else size
+        if isinstance(image, ModelInput):
+            self.require_size(image, size)
+            size = image.picture.shape[:2]
         preprocessing = placed.preprocessing.with_size(placed.size(size))
         if isinstance(image, ModelInput):
             return shuffling.input_from_view(image, preprocessing), preprocessing.size
         return prepare(open_for(image, preprocessing), preprocessing), preprocessing.size
+
+    def require_size(self, seen: ModelInput, size: int | tuple[int, int] | None) -> None:
+        """Raise VitvizError if a size is requested that is not the one of a trace's input."""
+        height, width = seen.picture.shape[:2]
+        if size is not None and tuple(self.placed.size(size)) != (height, width):
+            raise VitvizError(
+                f"size={quoted(size)} is not valid with a trace of {height} × {width} pixels. Pass the image,"
+                " or trace it at this size."
+            )
 
 
 def all_finite(*tensors: Tensor) -> Tensor:

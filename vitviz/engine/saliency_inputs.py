@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vitviz.analyses.logit_attribution import LogitTerms
 from vitviz.analyses.readout_stage import ReadoutStage
 from vitviz.analyses.saliency.passes import KINDS, Gradients, PathGradients, WeightedAttention
-from vitviz.analyses.target import TargetLike, classes_of, score_of
+from vitviz.analyses.target import TargetLike, classes_of, is_direction, score_of
 from vitviz.engine import memory
 from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exact_float32, inference_context, memory_guard
@@ -54,7 +54,7 @@ def score_function(model: nn.Module, trace: Trace, target: TargetLike) -> Callab
             )
         return read @ target.to(read)
 
-    if isinstance(target, Tensor):
+    if is_direction(target):
         return project
     if trace.logits is None:
         raise VitvizError(LocalizedText(NO_CLASSIFIER, checkpoint=trace.checkpoint))
@@ -163,7 +163,7 @@ class SaliencyInputs:
             last = tokens[-1].to(weights) if handed is None else self._behind_last(handed.to(weights), alone)
             # repeat each patch at every position that may be read, so that pooling reads this patch alone
             each = self.model.norm(last)[:, None].expand(-1, self.trace.grid.prefix + 1, -1)
-            if isinstance(self.target, Tensor):
+            if is_direction(self.target):
                 logits = self.model.forward_head(each, pre_logits=True) @ self.target.to(weights)[:, None]
             else:
                 logits = self.model.forward_head(each)
@@ -278,7 +278,7 @@ class SaliencyInputs:
 
     def _plain(self) -> float:
         """Return the model's score from a pass without gradients."""
-        if not isinstance(self.target, Tensor):
+        if not is_direction(self.target):
             classes = classes_of(self.trace, self.target)
             first, *second = self.trace.logits[classes].double().tolist()
             return first - sum(second)

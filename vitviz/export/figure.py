@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitviz.errors import Unknown, VitvizError, WrongSetting, first_line, quoted
+from vitviz.errors import Unknown, VitvizError, WrongSetting, quoted, write_error
 from vitviz.export import captions
 from vitviz.export.captions import Caption, first_sentence
 from vitviz.traces import cancellation
@@ -321,14 +321,6 @@ def save_with_caption(path: str | Path, data: bytes, caption: str) -> Path:
     except (OSError, ValueError) as error:
         raise write_error(path, error) from None
     return path
-
-
-def write_error(path: Path, error: Exception) -> VitvizError:
-    """Return the error for a file that cannot be written."""
-    return VitvizError(
-        f"{path.name[:200]} cannot be written: {first_line(error)}. Name a file in a folder that exists and"
-        " may be written to."
-    )
 
 
 def figure(

@@ -187,7 +187,7 @@ def _choose_live(
     depended = {name for item in drawn_items(view, subject, texts) for name in item.depends}
     named = {control.name: control for control in view.controls if control.name in depended}
     kept = [name for name in named if subject.original or name != DIFFERENCE.name]
-    domains = {}
+    domains, live = {}, [live] if isinstance(live, str) else live
     for name in kept if live is None else live:
         values = view.export.values(subject, name) or _domain(named.get(name), name, about, live is not None)
         domains |= {name: values} if texts.get(name) in values else {}

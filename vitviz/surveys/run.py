@@ -17,8 +17,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from vitviz.analyses.cka import LEAST
 from vitviz.engine import Inspector
-from vitviz.errors import ImageError, VitvizError, quoted, whole_number
+from vitviz.errors import ImageError, VitvizError, quoted, require_whole, whole_number
 from vitviz.surveys import sources
 from vitviz.surveys.effort import SMALL, BatchSize, fitting
 from vitviz.surveys.labels import ClassNames, Labels
@@ -50,10 +51,8 @@ class Plan:
 
     def __post_init__(self):
         for name, value in (("limit", self.limit), ("part", self.part)):
-            if value is not None and value < 1:
-                raise VitvizError(
-                    f"{name}={quoted(value)} is not valid; expected a number of images, 1 or more."
-                )
+            if value is not None:
+                require_whole(name, value)
         if self.seed is not None and self.limit is None:
             raise VitvizError("A seed draws a random sample of the images; pass its size as limit.")
 
@@ -185,6 +184,10 @@ def survey(
     """
     plan = Plan(results := sources.source_of(source), sources.summarise(results), limit, seed, part)
     measuring = measuring_of(inspector, measures, size, batch, classes)
+    comparing = [one.name for one in measuring.measures if isinstance(one, BatchMeasure)]
+    if comparing and min(measuring.batch.asked, part) < LEAST:
+        expected = f"batch and part must each be at least {LEAST}"
+        raise VitvizError(f"{comparing[0]} compares the images of a batch: {expected}.")
     settings = plan.settings(measuring, classes)
     about = {**settings, "where": escape_unencodable(str(results.where)), "begun": _now()}
     begun = Survey.begun(inspector, measuring.measures, measuring.size, about)
@@ -192,6 +195,8 @@ def survey(
     if whole_number(workers) is None:
         expected = "how many of Ray's actors, or 0 for none"
         raise VitvizError(f"workers={quoted(workers)} is not valid; expected {expected}.")
+    if gpus_per_worker != 1 and not workers:
+        raise VitvizError("gpus_per_worker needs Ray's actors; pass their number as workers, too.")
     if not 0 < gpus_per_worker <= 1:
         said = quoted(gpus_per_worker)
         raise VitvizError(f"gpus_per_worker={said} is not valid; expected a number above 0, at most 1.")

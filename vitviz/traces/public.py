@@ -40,7 +40,22 @@ def _public(name: str):
     return without_modes(_found(name))
 
 
+_PACKAGES = (
+    "analyses",
+    "charts",
+    "diagnostics",
+    "engine",
+    "export",
+    "notebook",
+    "surveys",
+    "traces",
+    "views",
+)
+
+
 def __getattr__(name: str):
+    if name in _PACKAGES:
+        return import_module(f"vitviz.{name}")
     module = current(f"vitviz.{name}")
     # once vitviz is imported, its submodules are also reachable as attributes under their old names
     if module != f"vitviz.{name}":

@@ -20,7 +20,7 @@ from timm.models.vision_transformer import Block, ResPostBlock, VisionTransforme
 from torch import Tensor, nn
 
 from vitviz.engine.images.preprocess import CROP_MODES, INTERPOLATIONS
-from vitviz.errors import CheckpointError, VitvizError, quoted, whole_number
+from vitviz.errors import CheckpointError, VitvizError, quoted, require_whole, whole_number
 from vitviz.traces.head_type import HEAD_TYPES, HeadType
 from vitviz.traces.text_classes import plain_name
 
@@ -87,8 +87,8 @@ class Overrides:
             object.__setattr__(self, "bands", bands)
         if self.labels is not None:
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
-        if self.heads is not None and whole_number(self.heads, least=1) is None:
-            raise VitvizError(f"heads={quoted(self.heads)} is not valid; expected a whole number from 1.")
+        if self.heads is not None:
+            require_whole("heads", self.heads)
         named = {"activation": ACTIVATIONS, "pool": POOLS, "block": BLOCKS, "head_type": HEAD_TYPES}
         named |= {"crop_mode": CROP_MODES, "interpolation": INTERPOLATIONS}
         for name, known in named.items():

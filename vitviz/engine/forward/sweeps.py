@@ -23,7 +23,7 @@ from vitviz.engine.forward.edits import heads_of, replacement_value
 from vitviz.engine.images.preprocess import Prepared
 from vitviz.engine.readout_stages import require_same_logits
 from vitviz.engine.runner import ForwardRunner
-from vitviz.errors import VitvizError, quoted, whole_number
+from vitviz.errors import require_whole
 from vitviz.traces.runs import Ablation
 
 BATCH = 16  # parts per batch
@@ -123,10 +123,7 @@ def sweep_parts(
     `progress(done, total)` is called after every batch and ends the sweep by returning False. Raises
     VitvizError for an invalid request, Stopped if cancelled.
     """
-    if whole_number(batch, least=1) is None:
-        raise VitvizError(
-            f"batch={quoted(batch)} is not valid; expected a whole number from 1, the parts ablated at once."
-        )
+    require_whole("batch", batch)
     stands = mean_outputs(forward, size).sentence if heads_as == "mean" else ""
     trace = forward.traces([prepared], size)[0]
     trace.require_logits("there is no prediction whose change could be measured")

@@ -175,8 +175,8 @@ def _elsewhere(name: str) -> Checkpoint | None:
             weights = weights_file(path) if path.is_dir() else path if path.is_file() else None
         if weights is None or not weights.name.endswith(SUFFIXES):
             raise CheckpointError(
-                f"{path.name} holds no checkpoint: expected one file ending in {', '.join(SUFFIXES)},"
-                " preferably model.safetensors with a config.json."
+                f"{path.name or quoted(name)} holds no checkpoint: expected one file ending in"
+                f" {', '.join(SUFFIXES)}, preferably model.safetensors with a config.json."
             )
         return describe(path, weights, "local")
     if name.endswith(SUFFIXES) or name.startswith((".", "~", os.sep, "local-dir:")):

@@ -17,6 +17,7 @@ All strokes paint in place, in bands or channel by channel, and check for cancel
 What it does not show: no image in training was painted over; a hard edge affects the prediction, too.
 """
 
+import zlib
 from collections.abc import Iterator
 from math import prod
 from typing import Any
@@ -44,7 +45,7 @@ def edit_image(image: Any, strokes: str | ImageEdits, other: Any = None) -> Imag
 
     Args:
         image: A path, PIL image or array, as for `Inspector.trace`. A trace of the result records the
-            strokes.
+            strokes, but not those of earlier calls.
         strokes: Strokes in pixels of the upright image, such as "brush.mean_24.10.20.5.3 erase_9.4.4
             move_0.0.16.16.32.0 rotate_15". Tools: brush, erase, move, copy, brightness, contrast, hue, rotate
             and shift. "onto.coffee_0.0.16.16.32.0" pastes a piece as `copy` does, but onto a sample, by its
@@ -107,14 +108,25 @@ def _refuse(shape: tuple[int, ...]) -> None:
 def mark_edited(pixels: Pixels, strokes: ImageEdits) -> Image.Image:
     """Return pixels as an image that records its strokes."""
     image = Image.fromarray(pixels)
-    image.info[MARK] = strokes
+    image.info[MARK] = strokes, _checksum(image)
     return image
 
 
 def strokes_on(image: Image.Image) -> ImageEdits:
-    """Return the strokes applied to an image by vitviz; none for any other image, whatever its file says."""
+    """Return the strokes applied to an image by vitviz; none for any other image, whatever its file says.
+
+    Pillow passes the record on to copies, which may be cropped, resized or painted over: they have none.
+    """
     mark = image.info.get(MARK)
-    return mark if isinstance(mark, ImageEdits) else NONE
+    if not isinstance(mark, tuple) or not isinstance(mark[0], ImageEdits):
+        return NONE
+    strokes, checksum = mark
+    return strokes if checksum == _checksum(image) else NONE
+
+
+def _checksum(image: Image.Image) -> tuple[int, ...]:
+    """Return a number that changes with an image's size and pixels."""
+    return *image.size, zlib.crc32(np.asarray(image))
 
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:

@@ -520,6 +520,9 @@ def _grey_values(image: Image.Image, tags: Mapping[int, Any]) -> Num[np.ndarray,
             f"The image has grey values from {values.min()} to {values.max()}; expected 0 to 65535. Save it"
             " with 8 or 16 bits."
         )
+    if image.mode == "I" and image.format is None and 1 < values.max() <= 255:
+        assumption = f"The grey values up to {values.max()} are read as 0 to 65535, which is nearly black."
+        warnings.warn(f"{assumption} Convert 0 to 255 to mode L.", AssumedWarning, stacklevel=3)
     transparent = image.info.get("transparency")
     values = values if transparent is None else np.where(values == transparent, 65535, values)
     return values.astype(np.uint16)

@@ -309,6 +309,6 @@ def _check(
         wrong = f"its crop mode is {quoted(crop_mode)}; expected one of {', '.join(CROP_MODES)}"
     if wrong:
         raise CheckpointError(
-            f"The checkpoint's preprocessing is not supported: {wrong}. Choose another checkpoint, or"
-            " correct its config.json."
+            f"The checkpoint's preprocessing is not supported: {wrong}. Correct the arguments or the"
+            " checkpoint's config.json."
         )

@@ -23,7 +23,7 @@ from vitviz.engine.forks import lock_of
 from vitviz.engine.forward.edges import edge_ablation_logits, mean_replacements, stream_of
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.studies.attribution import checked_logit_terms
-from vitviz.errors import UnsupportedModel, VitvizError, quoted
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, require_whole, whole_number
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
@@ -111,6 +111,10 @@ def attention_score_attribution(
     (True, torch.Size([2, 2]))
     """
     ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
+    for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
+        if whole_number(token, below=trace.length) is None:
+            expected = f"expected the number of a token, from 0 to {trace.length - 1}"
+            raise VitvizError(f"{quoted(token)} as the {name} is not valid; {expected}.")
     attributed = formulas.attribute_score(ledger, stream, layer, head, query, key, against)
     return _check_sum(attributed, trace, attributed.matrix.abs().max().item())
 
@@ -147,6 +151,7 @@ def attribution_paths(
     >>> abs(sum(path.share for path in found.paths) + found.left_out - found.total) < 1e-5, found.proven
     (True, True)
     """
+    require_whole("count", count)
     ledger, stream, basis = _resolve_target(inspector, trace, target, relative)
     shares = attribution_of(ledger, target, relative).heads
     return largest_paths(ledger, stream, basis, shares, count, opened)
@@ -193,6 +198,9 @@ def edge_ablation(
         raise VitvizError(f"into={quoted(into)}, layer={quoted(layer)}, head={quoted(head)} is not valid;"
                           f" expected into to be one of {', '.join(SIDES)}, and a layer with its head, or"
                           " neither.")  # fmt: skip
+    require_whole("batch", batch)
+    if count is not None:
+        require_whole("count", count)
     ledger, stream, basis = _resolve_target(inspector, trace, target)
     layers, heads = len(trace.layers), trace.layers[0].heads
     ends = [(layer, head)] if layer is not None else itertools.product(range(layers), range(heads))
@@ -267,6 +275,7 @@ def sufficient_edges(
     >>> 0 < found.smallest_preserving <= found.preserving_from < len(found.edges)
     True
     """
+    require_whole("draws", draws, 0)
     require_prediction(inspector.answered(trace))
     if target is None:
         target = int(trace.require_logits("it has no prediction to preserve").argmax())

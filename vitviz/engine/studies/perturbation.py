@@ -22,7 +22,7 @@ from vitviz.engine.forward.patch_removal import AT_ONCE, PatchRemoval, outputs_o
 from vitviz.engine.images.preprocess import Prepared, normalised, open_for, prepare
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.readout_stages import require_repeated
-from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, require_whole
 from vitviz.traces.localized_text import not_applicable
 from vitviz.traces.samples import sample_image, samples
 from vitviz.traces.trace import Trace
@@ -126,8 +126,9 @@ def perturbation(
     >>> found.steps, found.probability["shuffled"].shape
     ((1, 4, 49, 196), torch.Size([4, 2]))
     """
-    if whole_number(draws, least=1) is None:
-        raise VitvizError(f"draws={quoted(draws)} is not valid; expected a whole number from 1.")
+    require_whole("draws", draws)
+    if isinstance(image, Trace):
+        inspector.forward.require_size(image.view, size)
     trace = inspector.answered(image) if isinstance(image, Trace) else inspector.trace(image, size)
     if isinstance(image, Trace) and not trace.without and trace.logits is not None:
         PerturbedLogits(inspector, trace).require_repeated()

@@ -20,7 +20,7 @@ from vitviz.engine.forward import capture
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.runner import ForwardRunner
 from vitviz.engine.saliency_inputs import SaliencyInputs as explained
-from vitviz.errors import UnsupportedModel, VitvizError, quoted, whole_number
+from vitviz.errors import UnsupportedModel, VitvizError, quoted, require_whole, whole_number
 
 
 def saliency(
@@ -66,7 +66,7 @@ def patch_scores(
     """Return every patch's own logits (class, row, col), by a method that reads patches alone.
 
     For classes from sentences, subtract `classes.bias` and divide by `classes.scale` to get cosines;
-    `analyses.saliency.likeliest` turns these into a map of the likeliest class. Source:
+    `analyses.saliency.likeliest_class` turns these into a map of the likeliest class. Source:
     `vitviz.analyses.saliency.dense`.
 
     Args:
@@ -125,6 +125,7 @@ def faithfulness(
     >>> sorted(found.curves), len(found.curves["ledger"].most["logit"])
     (['ledger', 'random'], 11)
     """
+    require_whole("draws", draws)
     passes = explained(inspector, image, target, patches_as, size)
     return evaluate_methods(passes, methods, patches_as, seed, shares, draws, progress, steps=steps)
 
