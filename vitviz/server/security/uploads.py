@@ -87,32 +87,22 @@ def read_upload(path: Any) -> bytes:
 
 _used: Counter[str] = Counter()  # files that are being received or read
 _lock = threading.Lock()  # guards the count
-_parts: ContextVar[list[Any] | None] = ContextVar("vitviz_parts", default=None)
+_parts: ContextVar[contextlib.ExitStack | None] = ContextVar("vitviz_parts", default=None)
 
 
 @contextlib.contextmanager
 def protect_files(paths: Iterable[Any]) -> Iterator[None]:
-    """Protect files from deletion inside the context."""
+    """Protect files from deletion by `Quota.make_room` inside the context."""
     names = [os.path.realpath(path) for path in paths]
-    _count_use(names)
+    with _lock:
+        _used.update(names)
     try:
         yield
     finally:
-        _end_use(names)
-
-
-def _count_use(names: Iterable[str]) -> None:
-    """Count resolved paths of files as in use, which protects them from `Quota.make_room`."""
-    with _lock:
-        _used.update(names)
-
-
-def _end_use(names: Iterable[str]) -> None:
-    """End one use of each resolved path; a file without further uses may be deleted again."""
-    with _lock:
-        _used.subtract(names)
-        for name in [name for name, count in _used.items() if count <= 0]:
-            del _used[name]
+        with _lock:
+            _used.subtract(names)
+            for name in [name for name, count in _used.items() if count <= 0]:
+                del _used[name]
 
 
 @contextlib.contextmanager
@@ -121,27 +111,26 @@ def remove_incomplete_parts() -> Iterator[None]:
 
     Gradio leaves the parts of aborted requests, of requests that fill the disk, and of unknown form fields.
     """
-    parts: list[Any] = []
-    token = _parts.set(parts)
-    try:
+    with contextlib.ExitStack() as parts:
+        parts.callback(_parts.reset, _parts.set(parts))
         yield
-    finally:
-        _parts.reset(token)
-        for part in parts:
-            with contextlib.suppress(OSError):  # buffered data may not fit on the disk
-                part.close()
-            with contextlib.suppress(OSError):
-                Path(part.name).unlink(missing_ok=True)
-        _end_use(os.path.realpath(part.name) for part in parts)
 
 
 def _part(*given: Any, **named: Any) -> Any:
     """Return Gradio's temporary file for a part of an upload, registered with the request."""
     part, parts = _temporary(*given, **named), _parts.get()
     if parts is not None:
-        parts.append(part)
-        _count_use([os.path.realpath(part.name)])
+        parts.enter_context(protect_files([part.name]))
+        parts.callback(_delete, part)
     return part
+
+
+def _delete(part: Any) -> None:
+    """Close and delete a part of an upload, if Gradio has not moved it."""
+    with contextlib.suppress(OSError):  # buffered data may not fit on the disk
+        part.close()
+    with contextlib.suppress(OSError):
+        Path(part.name).unlink(missing_ok=True)
 
 
 _temporary = route_utils.NamedTemporaryFile
