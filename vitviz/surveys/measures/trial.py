@@ -28,11 +28,16 @@ from vitviz.surveys.measure import MeasuredImage, Quantity
 from vitviz.traces.runs import PATCHES_AS
 
 EXPENSIVE = ("integrated_gradients", "leave_one_out")
-INTEGRATED = (  # name, axes, title, unit; the name is an attribute of SaliencyMap if it has one
-    ("steps", "", "Integrated gradients: steps", ""),
-    ("change", "", "Integrated gradients: relative change of the map by the last doubling (L1)", ""),
-    ("converged", "", "Integrated gradients: images whose map became stable", "share of images"),
-    ("unexplained", "", "Integrated gradients: completeness gap", "logits"),
+INTEGRATED = (  # the names are attributes of SaliencyMap
+    Quantity("steps", "", "Integrated gradients: steps"),
+    Quantity("change", "", "Integrated gradients: relative change of the map by the last doubling (L1)"),
+    Quantity("converged", "", "Integrated gradients: images whose map became stable", "share of images"),
+    Quantity("unexplained", "", "Integrated gradients: completeness gap", "logits"),
+)
+POINTING = (
+    Quantity("hit", "method", "The patch with the largest value is in the object's box", "share of images"),
+    Quantity("energy", "method", "Share of the positive values in the object's box", "share"),
+    Quantity("box", "", "Share of the image that the box covers", "share"),
 )
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
@@ -102,21 +107,9 @@ class FaithfulnessMeasure:
             Quantity("ahead", "protocol method other score", "Gap of one method minus the other's", "score"),
             Quantity("alike", "method", "Rank correlation of the maps of the two most probable classes", ""),
         ]
-        if self.saco:
-            result.append(Quantity("saco", "protocol method", "SaCo", ""))
-        if self._integrates:
-            result += [Quantity(*one) for one in INTEGRATED]
-        if self.boxes:
-            result += [
-                Quantity(
-                    "hit",
-                    "method",
-                    "The patch with the largest value is in the object's box",
-                    "share of images",
-                ),
-                Quantity("energy", "method", "Share of the positive values in the object's box", "share"),
-                Quantity("box", "", "Share of the image that the box covers", "share"),
-            ]
+        result += [Quantity("saco", "protocol method", "SaCo")] if self.saco else []
+        result += INTEGRATED if self._integrates else ()
+        result += POINTING if self.boxes else ()
         return tuple(result)
 
     def of(self, seen: MeasuredImage) -> dict[str, np.ndarray]:
@@ -142,10 +135,8 @@ class FaithfulnessMeasure:
         alike = self._alike(seen, made, others[0]) if others else np.full(len(self.methods), np.nan)
         result = self._areas(trials) | {"alike": alike}
         if self._integrates:
-            values = (getattr(made.get(STEPPED), name, None) for name, *_ in INTEGRATED)
-            result |= {
-                one[0]: np.asarray(value, float) for one, value in zip(INTEGRATED, values, strict=True)
-            }
+            names, own = (one.name for one in INTEGRATED), made.get(STEPPED)
+            result |= {name: np.asarray(getattr(own, name, None), float) for name in names}
         return result | self._pointing(seen, made, seed)
 
     def _areas(self, trials: Sequence[Faithfulness]) -> dict[str, np.ndarray]:
