@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
+
 from vitviz.analyses.faithfulness.pointing import Box
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.trace import Trace
@@ -148,14 +150,11 @@ class Boxes:
         """Return the boxes in pixels of the model's input, clipped to the crop; boxes outside are dropped."""
         left, top, right, bottom = trace.view.box
         height, width = trace.grid.pixels
-        across, down = width / (right - left), height / (bottom - top)
-        result = []
-        for x0, y0, x1, y1 in self.of_picture(name):
-            x = [min(max((value - left) * across, 0.0), width) for value in (x0, x1)]
-            y = [min(max((value - top) * down, 0.0), height) for value in (y0, y1)]
-            if x[0] < x[1] and y[0] < y[1]:
-                result.append((x[0], y[0], x[1], y[1]))
-        return tuple(result)
+        scale = width / (right - left), height / (bottom - top)
+        corners = np.reshape(self.of_picture(name), (-1, 2, 2))  # box, corner, (x, y)
+        corners = ((corners - (left, top)) * scale).clip(0.0, (width, height))
+        inside = corners[(corners[:, 0] < corners[:, 1]).all(axis=1)]
+        return tuple(map(tuple, inside.reshape(-1, 4).tolist()))
 
     def __len__(self) -> int:
         return len(self._boxes)

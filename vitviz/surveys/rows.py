@@ -291,9 +291,7 @@ class Measurement:
                 forward.launch(prepared, self.size, stacked) if stays
                 else (forward.batch(prepared, self.size), torch.tensor(True))
             )  # fmt: skip
-            if (
-                not self._overlapping
-            ):  # a measure of values that are not finite would fail with another message
+            if not self._overlapping:  # measures of values that are not finite fail with other messages
                 forward.require_finite(finite)
             watch.mark()
             labels = tuple(self.labels.number(item.label, item.name) for _, item in items)
@@ -398,9 +396,8 @@ def _answers(
     likely = probabilities_of_predictions(logits, head_type)
     answers = predictions_of(logits, head_type)
     sure = likely.gather(-1, answers.long().unsqueeze(-1)).squeeze(-1).tolist()
-    of_labels = (
-        None if label is None else row[label].item() for row, label in zip(likely, labels, strict=True)
-    )
+    each = zip(likely, labels, strict=True)
+    of_labels = (None if label is None else row[label].item() for row, label in each)
     return zip(answers.tolist(), sure, of_labels, [()] * len(labels), strict=True)
 
 

@@ -20,7 +20,7 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -236,19 +236,16 @@ class ImageTable:
 
     def __iter__(self) -> Iterator[SourceImage]:
         rows = (_rows_of_parquet if self.kind == "list in Parquet" else _rows_of_csv)(self.where)
-        for number in count(1):
-            try:
-                path, label = next(rows)
-            except StopIteration:
-                return
-            except VitvizError:
-                raise
-            except (OSError, ValueError, csv.Error) as error:
-                raise _unreadable(Path(self.where), error) from None
-            if not path:
-                line = f"Line {number} of {Path(self.where).name}"
-                raise VitvizError(f"{line} names no image; expected a path in each line.")
-            yield SourceImage(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
+        try:
+            for number, (path, label) in enumerate(rows, start=1):
+                if not path:
+                    line = f"Line {number} of {Path(self.where).name}"
+                    raise VitvizError(f"{line} names no image; expected a path in each line.")
+                yield SourceImage(str(path), os.path.join(os.path.dirname(self.where), str(path)), label)
+        except VitvizError:
+            raise
+        except (OSError, ValueError, csv.Error) as error:
+            raise _unreadable(Path(self.where), error) from None
 
 
 def _unreadable(path: Path, error: Exception) -> VitvizError:
@@ -379,11 +376,8 @@ class HubDataset:
         names = getattr(rows.features.get(label), "names", None) if label else None
         for number, row in enumerate(rows, start=1):
             data, details = row[image]["bytes"], row[label] if label else None
-            details = (
-                names[details]
-                if names and isinstance(details, int) and 0 <= details < len(names)
-                else details
-            )
+            if names and isinstance(details, int) and 0 <= details < len(names):
+                details = names[details]
             yield SourceImage(f"{self.split}/{row[image].get('path') or number}", data, details)
 
     def described(self) -> SourceSummary:
