@@ -9,16 +9,7 @@ from jaxtyping import UInt8
 from vitviz.charts.chart import Chart, number, ticks
 from vitviz.charts.mpl import layout
 from vitviz.charts.mpl.drawing import DASHES, PageDrawing
-from vitviz.charts.mpl.layout import (
-    BAR,
-    GAP,
-    RULE,
-    STRIP,
-    TITLE,
-    PanelLayout,
-    caption_font_size,
-    has_colour_bar,
-)
+from vitviz.charts.mpl.layout import BAR, GAP, RULE, STRIP, TITLE, PanelLayout
 from vitviz.charts.mpl.spec import Legend, Map, Matrix, Panel, Scale, TextTable, Tiles, scale_to_rgb
 from vitviz.charts.overlay import enlarge_map, overlay
 
@@ -160,7 +151,7 @@ def draw(drawing: PageDrawing, panel: Panel, area: PanelLayout, x: float, y: flo
     {Map: _draw_map, Tiles: _draw_tiles, Matrix: _draw_matrix}[type(panel)](
         drawing, panel, area, left, top, name
     )
-    if has_colour_bar(panel):
+    if layout.has_colour_bar(panel):
         bar = BAR + 0.5 + 2 * letters.line()
         _scale(drawing, panel.scale, left, y + area.tall - bar, max(area.width, min(STRIP, area.free)))
 
@@ -223,29 +214,23 @@ def _draw_tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float,
         # gaps are whole pixels, so that a row's pixel width can differ from its width by a fraction
         wide = area.width if len(part) == panel.across else len(part) * pitch - (pitch - side)
         drawing.picture(pixels, x, y + row * down, wide, tall, name=f"{name}-row-{row + 1}")
-    size = caption_font_size(panel)
+    size = layout.caption_font_size(panel)
     for i, caption in enumerate(panel.captions):
         middle = x + (i % panel.across) * pitch + side / 2
         at = y + (i // panel.across) * down + tall + 0.3 + drawing.letters.line(size) / 2
         drawing.text(
             middle, at, drawing.letters.short(drawing.say(caption), pitch * 1.02, size), size, "center"
         )
-    _numbered(drawing, panel, area, x, y, (pitch, side, down))
+    _numbered(drawing, panel, area, x, y)
     if panel.chosen is not None:
         at = (x + (panel.chosen % panel.across) * pitch, y + (panel.chosen // panel.across) * down)
         drawing.box(*at, side, tall, edge=drawing.ink.ink, line=0.5)
 
 
-def _numbered(
-    drawing: PageDrawing,
-    panel: Tiles,
-    area: PanelLayout,
-    x: float,
-    y: float,
-    sizes: tuple[float, float, float],
-) -> None:
+def _numbered(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float) -> None:
     """Draw the names of columns and rows, at the spacing that fits, and the axis labels."""
-    (pitch, side, down), letters = sizes, drawing.letters
+    letters = drawing.letters
+    pitch, side, down = layout.tile_sizes(panel, area.width, letters)
     line, below = letters.line(), y + area.height + 0.6
     names = [drawing.say(one) for one in panel.cols]
     every = max(1, int(np.ceil((max(map(letters.width, names), default=0) + 1.0) / pitch)))
