@@ -68,9 +68,9 @@ def chart_figure(chart: Chart, say: Say = str, dark: bool = False) -> go.Figure:
     without a mark follow. Reference lines are shapes.
     """
     traces: list[Any] = [] if chart.bars is None else [_bars(chart, chart.bars, say)]
-    for group, one in enumerate(chart.series):
-        traces += [_band(one, group)] if one.line and one.band is not None else []
-    traces += [_series(chart, one, group, say) for group, one in enumerate(chart.series)]
+    each = list(enumerate(chart.series))
+    traces += [_band(one, group) for group, one in each if one.line and one.band is not None]
+    traces += [_series(chart, one, group, say) for group, one in each]
     traces += [
         _entry(name, say, mode="markers", marker={"symbol": "square", "size": 11, "color": colour})
         for colour, name in chart.named
@@ -86,17 +86,11 @@ def chart_figure(chart: Chart, say: Say = str, dark: bool = False) -> go.Figure:
             shapes.append({"type": "line", f"{across}ref": "paper", **ends, "line": line, **named})
         elif level.beyond:
             traces.append(_entry(level.beyond, say, mode="lines", line=line))
-    x = {"range": chart.x, **_named_ticks(chart.ticks, say)}
+    x, (first, last) = {"range": chart.x, **_named_ticks(chart.ticks, say)}, chart.x
     if chart.whole and not chart.ticks:
-        x |= {
-            "tick0": int(np.ceil(chart.x[0])),
-            "dtick": max(1, int(np.ceil((chart.x[1] - chart.x[0]) / 16))),
-        }
-    y = {
-        "range": chart.y,
-        "tickformat": ".3~%" if chart.percent else None,
-        **_named_ticks(chart.y_ticks, say),
-    }
+        x |= {"tick0": int(np.ceil(first)), "dtick": max(1, int(np.ceil((last - first) / 16)))}
+    y = {"range": chart.y, **_named_ticks(chart.y_ticks, say)}
+    y |= {"tickformat": ".3~%"} if chart.percent else {}
     if chart.square:
         x, y = {**x, "constrain": "domain"}, {**y, "scaleanchor": "x", "constrain": "domain"}
     names = [one.name for one in traces if one.showlegend is not False]
@@ -156,17 +150,13 @@ def _entry(name: str, say: Say, **look: Any) -> go.Scatter:
 def matrix_figure(matrix: Matrix, say: Say = str, dark: bool = False) -> go.Figure:
     """Return a matrix as a Plotly heat map: rows downwards, rows and columns numbered from 1."""
     (rows, cols), scale = matrix.values.shape, matrix.scale
-    hover: dict[str, Any] = {"hoverinfo": "text"}
     if matrix.told:
-        hover["hovertext"] = [
-            [_hover(cell_tooltip(matrix, row, col, say)) for col in range(cols)] for row in range(rows)
-        ]
+        texts = [[_hover(cell_tooltip(matrix, row, col, say)) for col in range(cols)] for row in range(rows)]
+        hover: dict[str, Any] = {"hoverinfo": "text", "hovertext": texts}
     else:
-        axes = [
-            f"{_text(name, say)}: %{{{axis}}}"
-            for name, axis in ((matrix.y_label, "y"), (matrix.x_label, "x"))
-        ]
-        hover = {"hovertemplate": "<br>".join(["<b>%{z:.4~g}</b>", *axes]) + "<extra></extra>"}
+        down, along = (_text(name, say) for name in (matrix.y_label, matrix.x_label))
+        lines = ("<b>%{z:.4~g}</b>", f"{down}: %{{y}}", f"{along}: %{{x}}")
+        hover = {"hovertemplate": f"{'<br>'.join(lines)}<extra></extra>"}
     colours = "balance_dark" if dark and scale.colours == "balance" else scale.colours
     height = min(480, max(120, 60 * rows))
     label = {"text": _text(scale.label, say, int(height / LETTER)), "side": "right"}
@@ -230,13 +220,11 @@ def page_of(figures: Sequence[go.Figure], title: str, whole: bool) -> str:
 
     With `whole`, the document contains plotly.js (4.8 MB); otherwise it loads plotly.min.js from its folder.
     """
+    script = True if whole else "directory"  # in the first figure alone
     parts = [
-        one.to_html(
-            full_html=False, div_id=f"chart-{n}",
-            include_plotlyjs=False if n else True if whole else "directory",
-        )
+        one.to_html(full_html=False, div_id=f"chart-{n}", include_plotlyjs=not n and script)
         for n, one in enumerate(figures)
-    ]  # fmt: skip
+    ]
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
     body = f'<body style="margin:0;background:{figures[0].layout.template.layout.paper_bgcolor}">'
     return f"<!doctype html><html><head>{head}</head>{body}{''.join(parts)}</body></html>\n"
