@@ -21,11 +21,11 @@ SIGNS = {
 }  # fmt: skip
 ACCENTS = ("bar", "hat", "tilde")
 SCRIPTS = {"^": str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"), "_": str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")}
-IN_LATEX = {
+IN_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$",
     "×": r"$\times$", "→": r"$\to$", "±": r"$\pm$", "≥": r"$\ge$", "≤": r"$\le$", "·": r"$\cdot$",
     "…": r"\ldots{}",
-} | {sign: f"\\{sign}" for sign in "&%$#_{}"}  # fmt: skip
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"})  # fmt: skip
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|[^\\\s]")
 _EMPHASIS = re.compile(r"\*\*(.+?)\*\*|\*(.+?)\*|`(.+?)`")
 
@@ -58,28 +58,23 @@ def _plain(text: str, marked: bool) -> str:
     if not marked:
         return text
     parts = text.split("$")  # formulas have odd places
-    return "".join(
-        plain_formula(part) if i % 2 else _EMPHASIS.sub(lambda found: found[1] or found[2] or found[3], part)
-        for i, part in enumerate(parts)
-    )
+    parts[::2] = [_EMPHASIS.sub(r"\1\2\3", part) for part in parts[::2]]
+    parts[1::2] = map(plain_formula, parts[1::2])
+    return "".join(parts)
 
 
 def _latex(text: str, marked: bool) -> str:
-    def escaped(plain: str) -> str:
-        return "".join(IN_LATEX.get(sign, sign) for sign in plain)
-
-    def emphasised(part: str) -> str:
-        names, written, at = (r"\textbf", r"\emph", r"\texttt"), "", 0
-        for result in _EMPHASIS.finditer(part):
-            kind, inner = next((kind, one) for kind, one in enumerate(result.groups()) if one)
-            written += f"{escaped(part[at : result.start()])}{names[kind]}{{{escaped(inner)}}}"
-            at = result.end()
-        return written + escaped(part[at:])
-
     if not marked:
-        return escaped(text)
-    parts = text.split("$")
-    return "".join(f"${part}$" if i % 2 else emphasised(part) for i, part in enumerate(parts))
+        return text.translate(IN_LATEX)
+    parts = text.split("$")  # formulas have odd places, and are LaTeX already
+    parts[::2] = [_EMPHASIS.sub(_command, part.translate(IN_LATEX)) for part in parts[::2]]
+    return "$".join(parts)
+
+
+def _command(emphasis: re.Match) -> str:
+    """Return an emphasised text as a LaTeX command."""
+    name = ("textbf", "emph", "texttt")[emphasis.lastindex - 1]
+    return f"\\{name}{{{emphasis[emphasis.lastindex]}}}"
 
 
 def _markdown(text: str, marked: bool) -> str:
