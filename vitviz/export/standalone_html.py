@@ -222,16 +222,15 @@ def image_addresses(subject: ViewContext, image: Any) -> tuple[dict[str, dict[st
     if subject.trace is None:
         return {}, subject
     view = subject.trace.view
-    seen = {"data": _base64(encode_image(view.picture, ".png")), "type": "image/png"}
-    if image is None:
+    seen = whole = _file(encode_image(view.picture, ".png"), "image/png")
+    if image is not None:
+        whole = _file(encode_image(upright_upload(image, subject), ".jpg"), "image/jpeg")
+    else:
         height, width = view.picture.shape[:2]
         cropped = replace(view, box=(0.0, 0.0, float(width), float(height)), upload=(width, height))
         trace = replace(subject.trace, view=cropped)
         kept = {"once": subject.once, "once_of_weights": subject.once_of_weights}
         subject = ViewContext(subject.inspector, trace, original=subject.original, **kept)
-        return {"cell/picture/input?": seen, "cell/picture/upload?": seen}, subject
-    pixels = upright_upload(image, subject)
-    whole = {"data": _base64(encode_image(pixels, ".jpg")), "type": "image/jpeg"}
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 
@@ -242,12 +241,9 @@ def drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[I
     """
     drawn = {CHART, *([map_item(view).name] if map_item(view) else [])}
     skipped = view.export.skipped(subject)
-    every = [one for one in view.items if one.name in drawn or not is_mapped(view)]
-    return [
-        one
-        for one in every
-        if one.name not in skipped and all(given[name] == value for name, value in one.only_when)
-    ]
+    offered = [one for one in view.items if one.name not in skipped]
+    every = [one for one in offered if one.name in drawn or not is_mapped(view)]
+    return [one for one in every if all(given[name] == value for name, value in one.only_when)]
 
 
 def _fitting(
@@ -312,9 +308,9 @@ def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
     if isinstance(found, VitvizError):
         return {"said": text_to_json(message_of(found))}
     details = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
-    return {"data": _base64(found.tobytes()), "type": "application/octet-stream", **details}
+    return {**_file(found.tobytes(), "application/octet-stream"), **details}
 
 
-def _base64(data: bytes) -> str:
-    """Return bytes as base64 text."""
-    return base64.b64encode(data).decode()
+def _file(data: bytes, kind: str) -> dict[str, str]:
+    """Return bytes of a MIME type as JSON with base64 data."""
+    return {"data": base64.b64encode(data).decode(), "type": kind}
