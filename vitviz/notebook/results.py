@@ -73,31 +73,31 @@ class NamedTensor(NotebookChart, NotebookTable, Tensor):
         return self.plain().__deepcopy__(memo)
 
 
-def _naming_results(
-    function: Callable[..., Tensor], name_of: Callable[[dict[str, Any]], TensorName]
-) -> Callable:
-    """Wrap a function so that `name_of(arguments by name)` describes its result."""
+def _named(function: Callable[..., Tensor]) -> Callable[[Callable[..., TensorName]], Callable]:
+    """Return a decorator: the decorated function describes the result of `function` from its arguments."""
     signature = inspect.signature(function)
 
-    @wraps(function)
-    def wrapper(*arguments: Any, **more: Any) -> NamedTensor:
-        result = function(*arguments, **more)
-        bound = signature.bind(*arguments, **more)
-        bound.apply_defaults()
-        return NamedTensor.wrap(result, name_of(bound.arguments))
+    def decorate(name_of: Callable[..., TensorName]) -> Callable[..., NamedTensor]:
+        @wraps(function)
+        def wrapper(*arguments: Any, **more: Any) -> NamedTensor:
+            result = function(*arguments, **more)
+            bound = signature.bind(*arguments, **more)
+            bound.apply_defaults()
+            return NamedTensor.wrap(result, name_of(**bound.arguments))
 
-    return wrapper
+        return wrapper
+
+    return decorate
 
 
-def _rollout_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes and caption of a rollout map; `asked` are the call's arguments by name."""
-    trace = asked["trace"]
-    first, last = asked["layers"] or (0, len(trace.layers) - 1)
-    layers = "all layers" if asked["layers"] is None else f"layers {first + 1} to {last + 1}"
+@_named(analyses.rollout)
+def rollout(trace, query, fusion, discard, residual, layers) -> TensorName:
+    """Return title, axes and caption of a rollout map."""
+    first, last = layers or (0, len(trace.layers) - 1)
+    which = "all layers" if layers is None else f"layers {first + 1} to {last + 1}"
     caption = (
-        f"{trace.checkpoint}: from where attention carries information to {_query_in_words(asked['query'])};"
-        f" heads fused by {asked['fusion']}, discard {asked['discard']:g}, residual {asked['residual']:g},"
-        f" {layers}."
+        f"{trace.checkpoint}: from where attention carries information to {_query_in_words(query)};"
+        f" heads fused by {fusion}, discard {discard:g}, residual {residual:g}, {which}."
     )
     picture = trace.view.picture
     return TensorName("Attention rollout", "row col", "share of attention", caption, picture=picture)
@@ -112,89 +112,84 @@ def _query_in_words(query: Any) -> str:
     return "all tokens" if query == "mean" else f"the {query} token"
 
 
-def _distance_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of attention distances, from the arguments by name."""
-    alone = ", attention on patches alone" if asked["renormalise"] else ""
+@_named(analyses.attention_distance)
+def attention_distance(trace, renormalise) -> TensorName:
+    """Return title, axes, unit and caption of attention distances."""
+    alone = ", attention on patches alone" if renormalise else ""
     caption = (
-        f"{asked['trace'].checkpoint}: how far each head looks, mean over the patches as queries, in pixels"
+        f"{trace.checkpoint}: how far each head looks, mean over the patches as queries, in pixels"
         f" of the model's input{alone}. The line is the mean of the heads (paper, figure 7 right)."
     )
     return TensorName("Attention distance", "layer head", "px", caption)
 
 
-def _similarity_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of all patches' cosines to one patch, from arguments."""
-    trace, centred = asked["trace"], ", the mean patch taken out" if asked["centred"] else ""
-    patch, layer = asked["patch"], asked["layer"]
+@_named(analyses.token_similarity)
+def token_similarity(trace, layer, patch, centred, **_) -> TensorName:
+    """Return title, axes, unit and caption of all patches' cosines to one patch."""
+    centre = ", the mean patch taken out" if centred else ""
     which = "the patch in row {}, column {}".format(*patch) if isinstance(patch, tuple) else f"patch {patch}"
     depth = "before block 1" if layer == 0 else f"behind block {layer}"
-    caption = f"{trace.checkpoint}: cosine of every patch with {which} {depth}{centred}."
+    caption = f"{trace.checkpoint}: cosine of every patch with {which} {depth}{centre}."
     return TensorName("Likeness of tokens", "row col", "cosine", caption, picture=trace.view.picture)
 
 
-def _norms_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of token norms by depth, from the arguments by name."""
+@_named(analyses.token_norms)
+def token_norms(trace) -> TensorName:
+    """Return title, axes, unit and caption of token norms by depth."""
     caption = (
-        f"{asked['trace'].checkpoint}: the length of every token, prefix tokens first, from what enters block"
+        f"{trace.checkpoint}: the length of every token, prefix tokens first, from what enters block"
         " 1 (top) to the output of the last block."
     )
     return TensorName("Norms of tokens", "layer token", "Euclidean norm", caption, first=0)
 
 
-def _lens_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of a logit lens, by class or by patch, from the arguments."""
-    trace, now = asked["trace"], asked["form"] == "now"
-    how = "the final norm applied afresh" if now else "the final norm held, so that differences are shares"
-    if asked["patches"]:
-        caption = (
-            f"{trace.checkpoint}: every patch's own answer for {asked['target']}, in logits, by depth; {how}."
-        )
+@_named(attribution.logit_lens)
+def logit_lens(inspector, trace, form, patches, target) -> TensorName:
+    """Return title, axes, unit and caption of a logit lens, by class or by patch."""
+    how = "the final norm held, so that differences are shares"
+    how = "the final norm applied afresh" if form == "now" else how
+    if patches:
+        caption = f"{trace.checkpoint}: every patch's own answer for {target}, in logits, by depth; {how}."
         return TensorName("Lens on patches", "layer row col", "logit", caption, diverging=True, first=0)
     caption = (
         f"{trace.checkpoint}: the answer that tokens of every depth give; {how}. Depth 0 enters block 1."
     )
-    trace = asked["inspector"].answered(trace)
+    trace = inspector.answered(trace)
     about = {"labels": trace.labels, "head_type": trace.head_type}
     return TensorName("Logit lens", "layer class", "logit", caption, first=0, **about)
 
 
-def _positions_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of position embeddings' cosines, from the arguments."""
+@_named(attribution.position_similarity)
+def position_similarity(inspector, **_) -> TensorName:
+    """Return title, axes, unit and caption of position embeddings' cosines."""
     caption = (
-        f"{asked['inspector'].checkpoint.name}: a small map for each patch, where it stands: the cosine of"
+        f"{inspector.checkpoint.name}: a small map for each patch, where it stands: the cosine of"
         " its position embedding with that of every other (paper, figure 7 centre)."
     )
     return TensorName("Similarity of position embeddings", "row col row2 col2", "cosine", caption)
 
 
-def _responses_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of filters' responses, from the arguments."""
+@_named(attribution.filter_responses)
+def filter_responses(trace, **_) -> TensorName:
+    """Return title, axes, unit and caption of filters' responses."""
     caption = (
-        f"{asked['trace'].checkpoint}: the sum of weight times normalised pixel of each filter in each patch,"
+        f"{trace.checkpoint}: the sum of weight times normalised pixel of each filter in each patch,"
         " without the bias."
     )
     axes, unit = "filter row col", "weight · normalised pixel"
     return TensorName("Responses of filters", axes, unit, caption, diverging=True)
 
 
-def _cka_name(asked: dict[str, Any]) -> TensorName:
-    """Return title, axes, unit and caption of the CKA between depths of surveys, from the arguments."""
-    one, other = asked["survey_a"], asked["survey_b"] or asked["survey_a"]
+@_named(surveys.cka)
+def cka(survey_a, survey_b, tokens) -> TensorName:
+    """Return title, axes, unit and caption of the CKA between depths of surveys."""
+    other = survey_b or survey_a
     caption = (
-        f"Depths of {one.checkpoint} downwards, of {other.checkpoint} across, each from what enters block 1;"
-        f" over {one.images} images, of the tokens: {asked['tokens']}. 1: equal up to rotation and scale."
+        f"Depths of {survey_a.checkpoint} downwards, of {other.checkpoint} across, each from what enters"
+        f" block 1; over {survey_a.images} images, of the tokens: {tokens}. 1: equal up to rotation and"
+        " scale."
     )
     return TensorName("Likeness of representations", "depth depth2", "CKA", caption, first=0)
-
-
-attention_distance = _naming_results(analyses.attention_distance, _distance_name)
-cka = _naming_results(surveys.cka, _cka_name)
-filter_responses = _naming_results(attribution.filter_responses, _responses_name)
-logit_lens = _naming_results(attribution.logit_lens, _lens_name)
-position_similarity = _naming_results(attribution.position_similarity, _positions_name)
-rollout = _naming_results(analyses.rollout, _rollout_name)
-token_norms = _naming_results(analyses.token_norms, _norms_name)
-token_similarity = _naming_results(analyses.token_similarity, _similarity_name)
 
 
 class RecordList(NotebookTable, list):
