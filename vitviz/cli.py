@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -445,13 +446,8 @@ def check(
     import vitviz
 
     inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
-    report = vitviz.check(
-        inspector,
-        folder or None,
-        method,
-        limit,
-        on_finding=None if as_json else lambda one: print(one, flush=True),
-    )
+    tell = None if as_json else partial(print, flush=True)
+    report = vitviz.check(inspector, folder or None, method, limit, on_finding=tell)
     if out is not None:
         report.save(out)
     print(json.dumps(report.rows(), indent=1, ensure_ascii=False) if as_json else report.verdict)

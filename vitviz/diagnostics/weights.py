@@ -106,11 +106,8 @@ def initial(subject: CheckSubject) -> Iterator[Finding]:
         yield verdict("untrained", len(untrained) / tested, UNTRAINED, source=source, **counts)
     elif tested:
         patches = bool(untrained) and all(name.startswith("patch_embed") for name in untrained)
-        rule, nearest = (
-            "initial_weights patches" if patches else "initial_weights",
-            min(ratios.values(), default=inf),
-        )
-        yield verdict(rule, nearest, TIMES, source=source, **counts)
+        rule = "initial_weights patches" if patches else "initial_weights"
+        yield verdict(rule, min(ratios.values(), default=inf), TIMES, source=source, **counts)
 
 
 def heads(subject: CheckSubject) -> Iterator[Finding]:

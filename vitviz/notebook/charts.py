@@ -181,11 +181,9 @@ def _edge_ablation_effects_charts(found: EdgeAblationEffects) -> Charts:
     x, y = shares[known], effects[known]
     also = {"edge": [edge_name(edge) for edge, one in zip(found.edges, known, strict=True) if one]}
     dots = charts.Series(x, y, dots=True, told=("{edge}",), also=also)
-    sides, spans = (
-        ("share (logits)", "effect (logits)"),
-        (charts.range_with_margin(one, 0.08) for one in (x, y)),
-    )
-    return {"edges": charts.Chart(*sides, *spans, series=(dots,), whole=False, unit="logits")}
+    spans = [charts.range_with_margin(one, 0.08) for one in (x, y)]
+    like = {"series": (dots,), "whole": False, "unit": "logits"}
+    return {"edges": charts.Chart("share (logits)", "effect (logits)", *spans, **like)}
 
 
 @charts_of.register
@@ -198,8 +196,9 @@ def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
         details = {"told": ("{order}",), "also": {"order": [name] * len(x)}}
         series.append(charts.Series(x, y, name, colour, line=True, dots=True, **details))
     span = charts.range_with_margin(np.concatenate([line.y for line in series]), 0.08)
-    sides = ("edges kept", "margin (logits)"), ((-0.02 * x.max(), 1.02 * x.max()), span)
-    return {"margins": charts.Chart(*sides[0], *sides[1], series=tuple(series), whole=False, unit="logits")}
+    across, like = (-0.02 * x.max(), 1.02 * x.max()), {"whole": False, "unit": "logits"}
+    chart = charts.Chart("edges kept", "margin (logits)", across, span, series=tuple(series), **like)
+    return {"margins": chart}
 
 
 @charts_of.register

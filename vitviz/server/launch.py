@@ -118,13 +118,10 @@ def _abandoned(folder: Path) -> bool:
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / UPLOADS).is_dir():
             return False
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:
+        with open(
+            folder / LOCK, "r+", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)
+        ) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # no lock file, or the app is running
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError:  # the app is running
-        return False
-    finally:
-        os.close(lock)
+    return True
