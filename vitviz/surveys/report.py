@@ -284,17 +284,18 @@ class _Table:
             self._file.close()
             os.replace(self._temporary, self.path)
 
-    def _begin(self, head: Mapping[str, Any] | Sequence[str]) -> None:
-        """Open the file with the CSV header `head`, or with the Arrow columns of `_fields(head)`."""
+    def _begin(self, columns: Mapping[str, str], more: Sequence[Any] = ()) -> None:
+        """Open the file with columns, each with an Arrow type, and `more`: Arrow fields, or names in CSV."""
         if self._arrow:
             import pyarrow.parquet as parquet
 
-            schema = self._arrow.schema(self._fields(head))
+            fields = [self._arrow.field(name, getattr(self._arrow, kind)()) for name, kind in columns.items()]
+            schema = self._arrow.schema([*fields, *more])
             self._file = self._writer = parquet.ParquetWriter(self._temporary, schema)
         else:
             self._file = self._temporary.open("w", newline="", encoding="utf-8")
             self._writer = csv.writer(self._file, lineterminator="\n")
-            self._writer.writerow(head)
+            self._writer.writerow([*columns, *more])
 
     def _line(self, row: dict[str, Any]) -> Iterable[Any]:
         """Return the cells of a CSV row; text that would run as a formula is escaped."""
@@ -308,10 +309,19 @@ class Rows(_Table):
         super().__init__(folder, "pictures")
         self._survey = survey
         self._none = {name: np.full(survey.sums[name].mean.shape, None) for name in survey.quantities}
-        places = ((name, place) for name, none in self._none.items() for place in np.ndindex(none.shape))
         several = range(survey.outputs) if survey.head_type == "value" else ()
         self._outputs = ["value"] if len(several) == 1 else [f"value.{number}" for number in several]
-        self._begin([*FACTS, *self._outputs, *(".".join(map(str, (name, *place))) for name, place in places)])
+        columns = FACTS | dict.fromkeys(self._outputs, "float64")
+        self._begin(columns, list(chain.from_iterable(map(self._columns, self._none))))
+
+    def _columns(self, name: str) -> list:
+        """Return the columns of a quantity: one per number in CSV, one with axes and shape in Parquet."""
+        arrow, none = self._arrow, self._none[name]
+        if not arrow:
+            return [".".join(map(str, (name, *place))) for place in np.ndindex(none.shape)]
+        kind = arrow.list_(arrow.float32(), none.size) if none.ndim else arrow.float32()
+        details = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, none.shape))}
+        return [arrow.field(name, kind, metadata=details)]
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
         """Return the records of a part's measured images, one per image, in order."""
@@ -331,27 +341,13 @@ class Rows(_Table):
         numbers = (np.ravel(row.get(name, none)).tolist() for name, none in self._none.items())
         return [*(escape_formula(row[name]) for name in (*FACTS, *self._outputs)), *chain(*numbers)]
 
-    def _fields(self, head: Sequence[str]) -> list:
-        """Return the Arrow columns: facts, outputs, and quantities with axes and shape as metadata.
-
-        `head`, the CSV header, is not used.
-        """
-        arrow = self._arrow
-        facts = FACTS | dict.fromkeys(self._outputs, "float64")
-        fields = [arrow.field(name, getattr(arrow, kind)()) for name, kind in facts.items()]
-        for name, none in self._none.items():
-            kind = arrow.list_(arrow.float32(), none.size) if none.ndim else arrow.float32()
-            details = {"axes": self._survey.quantities[name].axes, "shape": " ".join(map(str, none.shape))}
-            fields.append(arrow.field(name, kind, metadata=details))
-        return fields
-
 
 class SkippedList(_Table):
     """Table skipped.csv: every skipped image with the reason."""
 
     def __init__(self, folder: Path):
         super().__init__(folder, "skipped", plain=True)
-        self._begin(["place", "name", "reason"])
+        self._begin(dict.fromkeys(["place", "name", "reason"], "string"))
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
         """Return place, name and reason of each skipped image of a part."""
@@ -375,15 +371,9 @@ class RowTable(_Table):
             facts = {"place": row.index, "name": row.name, "label": row.label, "answer": row.answer}
             rows += [{**facts, **line} for line in self._measure.lines(row.values)]
         if rows and self._file is None:
-            self._begin(rows[0])
+            kinds = {name: "string" if isinstance(one, str) else "float64" for name, one in rows[0].items()}
+            self._begin(kinds | {name: FACTS[name] for name in ("place", "label", "answer")})
         return rows
-
-    def _fields(self, head: dict[str, Any]) -> list:
-        """Return the Arrow columns for `head`, a first row: texts and facts by type, others float64."""
-        arrow = self._arrow
-        kinds = {"place": arrow.int64(), "label": arrow.int32(), "answer": arrow.int32()}
-        kinds |= {name: arrow.string() for name, value in head.items() if isinstance(value, str)}
-        return [arrow.field(name, kinds.get(name, arrow.float64())) for name in head]
 
 
 def escape_formula(value: Any) -> Any:
