@@ -132,6 +132,7 @@ export function map(self, { told, pick, hover, leave } = {}) {
     if (figure.pixels) painted(figure.pixels, figure.values, grid.rows, grid.cols, heat);
     else tinted(figure.values, grid.rows, grid.cols, figure.colours, figure.low, figure.high, 0, heat);
     bar.node.hidden = Boolean(figure.pixels);
+    bar.node.classList.toggle('vv-unseen', !figure.values.some(Boolean)); // its title says that all are 0
     heat.style.cssText = `width:${width}px;height:${height}px;opacity:${self.settings.opacity ?? 0.72}`;
     bar.update(figure.colours, figure.low, figure.high, figure.label);
     say(title, figure.title);
