@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -31,7 +32,7 @@ from vitviz.engine.hub import snapshots
 from vitviz.engine.images.preprocess import Prepared
 from vitviz.engine.placement import MemoryDemand, PlacedModel, demand_of, requested_size
 from vitviz.engine.runner import ForwardRunner
-from vitviz.errors import VitvizError, quoted
+from vitviz.errors import AssumedWarning, VitvizError, quoted
 from vitviz.traces.classes import Classes
 from vitviz.traces.display import NotebookDisplay
 from vitviz.traces.grid import Grid, Size
@@ -87,7 +88,8 @@ class Inspector(NotebookDisplay):
 
         The Inspector holds a copy in the model's present state, so training can continue. The copy is checked
         to give the model's outputs. A module without such a copy is looked into as it is: its attention and
-        tokens are known, its readout is not. `describe` lists what was found.
+        tokens are known, the weights of its readout are not. `describe` lists what was found. An
+        AssumedWarning says if the tokens that its output reads are not known.
 
         Args:
             model: The model.
@@ -131,6 +133,8 @@ class Inspector(NotebookDisplay):
             raise VitvizError(
                 f"{loaded.checkpoint.name} has no timm equivalent and is inspected in float32; omit dtype."
             )
+        if assumption := getattr(loaded.model, "assumption", ""):
+            warnings.warn(AssumedWarning(assumption), stacklevel=3)
         return cls(loaded, device, dtype)
 
     def describe(self) -> str:

@@ -12,7 +12,8 @@ from torch import nn
 import vitviz
 from tests.engine.models.explicit_attention import Attention, ListViT, SimpleViT, SwiGLU, TupleViT
 from tests.engine.small_models import perturbed
-from vitviz.errors import UnsupportedModel, VitvizError
+from vitviz.analyses.query import query_weights
+from vitviz.errors import AssumedWarning, UnsupportedModel, VitvizError
 
 OPTIONS = {"mean": 0.5, "std": 0.5, "device": "cpu", "size": 32}
 IMAGE = vitviz.sample_image("coffee")
@@ -431,3 +432,84 @@ def test_check_of_custom_module_reports_findings():
     report = vitviz.check(inspect_module(SequenceViT(blocks_of())), [IMAGE] * 3)
     names = {finding.name for finding in report.findings}
     assert report.findings and not names & {"patch_filters", "layer_order", "no_forward_pass"}
+
+
+class ReadViT(SequenceViT):
+    """A model with `before` tokens in front of the patches, `after` behind, and a head of a given readout."""
+
+    def __init__(self, read, before=0, after=0):
+        super().__init__(blocks_of(), before=before + after)
+        self.read, self.before, self.norm = read, before, nn.LayerNorm(32)
+        self.query = nn.Parameter(torch.randn(32))
+
+    def forward(self, image):
+        x, tokens = self.embed(image).flatten(2).mT, self.first.expand(len(image), -1, -1)
+        x = self.blocks(torch.cat([tokens[:, : self.before], x, tokens[:, self.before :]], dim=1))
+        return self.head(self.read(self, x))
+
+
+READOUTS = {  # readout, tokens before and behind the patches -> names, and the weight of every token
+    "class token behind the patches": (lambda m, x: m.norm(x)[:, -1], 0, 1, ["class"], [0]),
+    "last of three tokens": (lambda m, x: m.norm(x[:, -1]), 1, 2, ["register 1", "register 2", "class"], [2]),
+    "second token": (lambda m, x: m.norm(x)[:, 1], 2, 0, ["register 1", "class"], [1]),
+    "class token": (lambda m, x: m.norm(x)[:, 0], 2, 0, ["class", "register 1"], [0]),
+    "mean before the norm": (lambda m, x: m.norm(x[:, 1:].mean(1)), 1, 0, ["class"], range(1, 17)),
+    "mean of normed patches": (lambda m, x: m.norm(x)[:, :-1].mean(1), 0, 1, ["register 1"], range(1, 17)),
+    "mean of all": (lambda m, x: m.norm(x).mean(1), 1, 0, ["class"], range(17)),
+    "mean without prefix": (lambda m, x: m.norm(x).mean(1), 0, 0, [], range(16)),
+}
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_auto_query_is_what_custom_module_reads(name, recwarn):
+    read, before, after, names, tokens = READOUTS[name]
+    torch.manual_seed(0)
+    inspector = inspect_module(ReadViT(read, before, after))
+    trace = inspector.trace(IMAGE)
+    expected = torch.zeros(16 + before + after, dtype=torch.float64)
+    expected[list(tokens)] = 1 / len(tokens)
+    assert trace.grid.prefix_names == tuple(names)
+    assert_same(query_weights(trace), expected)
+    assert_same(vitviz.rollout(trace), vitviz.rollout(trace, query="class" if len(tokens) == 1 else "auto"))
+    assert "found by changing tokens after the last block" in inspector.describe()
+    assert not [one for one in recwarn if issubclass(one.category, AssumedWarning)]
+
+
+UNKNOWN_READOUTS = {
+    "maximum": (lambda m, x: m.norm(x).amax(1), 0, 1, "mean over the patches"),
+    "attention pooling": (
+        lambda m, x: ((x @ m.query).softmax(-1)[..., None] * x).sum(1), 1, 0, "class token",
+    ),
+    "two tokens": (lambda m, x: x[:, 0] + x[:, -1], 1, 1, "class token"),
+    "two tokens behind": (lambda m, x: x[:, -2] + x[:, -1], 0, 2, "mean over the patches"),
+    "weighted mean": (
+        lambda m, x: (x * torch.linspace(0, 1, 16)[:, None]).mean(1), 0, 0, "mean over the patches",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN_READOUTS)
+def test_unknown_readout_of_custom_module_is_warned_about(name):
+    read, before, after, query = UNKNOWN_READOUTS[name]
+    torch.manual_seed(0)
+    with pytest.warns(AssumedWarning, match=f"query='auto' is assumed to be the {query}") as warned:
+        inspector = inspect_module(ReadViT(read, before, after))
+    assert warned[0].filename == __file__
+    assert f"not known; query='auto' is assumed to be the {query}" in inspector.describe()
+    trace = inspector.trace(IMAGE)
+    assert_same(vitviz.rollout(trace), vitviz.rollout(trace, query=query.split()[0]))
+
+
+def test_given_names_are_kept_where_another_token_is_read():
+    torch.manual_seed(0)
+    inspector = inspect_module(ReadViT(lambda m, x: x[:, -1], 1, 1), prefix=("class", "answer"))
+    trace = inspector.trace(IMAGE)
+    assert trace.grid.prefix_names == ("class", "answer")
+    assert_same(vitviz.rollout(trace), vitviz.rollout(trace, query="answer"))
+    assert not torch.equal(vitviz.rollout(trace), vitviz.rollout(trace, query="class"))
+
+
+def test_readout_of_blocks_that_are_lists_is_found():
+    torch.manual_seed(0)
+    trace = inspect_module(ListViT()).trace(IMAGE)
+    assert trace.pool == "average of all"

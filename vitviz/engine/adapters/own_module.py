@@ -5,7 +5,7 @@ layer that runs and from the length of the sequence, and is proven: patches of a
 digits of their number, and the tokens that change at the first block must spell each number once. Tokens of
 an overlapping convolutional stem depend on several patches: their centres must form the grid. The attention
 is proven by the truth check of `forward.recording`, as everywhere. Inside each block, tokens must keep the
-order of its input.
+order of its input. Which tokens the output reads is found in `own_readout`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitviz.engine.adapters.own_readout import (
+    ASSUMED,
+    default_query,
+    describe_readout,
+    readout_of_own,
+    with_class_token,
+)
 from vitviz.engine.adapters.weight_loading import FilledModel
 from vitviz.engine.checkpoint import Checkpoint, Loaded
 from vitviz.engine.defaults import in_float32
@@ -75,6 +82,17 @@ def loaded_own(
     own.num_classes = 0 if logits is None else logits.shape[-1]
     _prove(own, noise, kind)
     _require_same_order(own, noise, tokens, kind)
+    reading = "not known"
+    if logits is not None:
+        own.own_readout = readout_of_own(own, noise, tokens)
+        if own.own_readout is None:
+            query = default_query(own.own_grid)
+            own.assumption = ASSUMED.format(kind=kind, query=query)
+            reading = f"not known; query='auto' is assumed to be the {query}"
+        else:
+            if prefix is None:
+                own.own_grid = with_class_token(own.own_grid, own.own_readout)
+            reading = describe_readout(own.own_grid, own.own_readout)
     call = recording.calls[0][0]
     read = "around which their tokens read overlapping pixels"
     found = read if own.overlapping else "found by changing each patch"
@@ -89,7 +107,8 @@ def loaded_own(
         "patch embedding": embedding or "not found",
         "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by number)",
         "output": "no class scores" if logits is None else f"{own.num_classes} numbers",
-        "not known": "readout, norms, MLPs: no attribution, ablation or gradient",
+        "tokens read by the output": reading,
+        "not known": "weights of the readout, norms, MLPs: no attribution, ablation or gradient",
     }
     known = {} if record is None else record.data
     data = given.data({"interpolation": "bicubic", "crop_pct": 1.0, **known, "input_size": (channels, *size)})

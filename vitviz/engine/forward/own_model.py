@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
 from vitviz.traces.grid import Grid
 from vitviz.traces.localized_text import not_applicable
+from vitviz.traces.readout import Readout
 
 UNKNOWN = "only the attention and the tokens of this module are known, not {part}"
 
@@ -34,6 +35,8 @@ class OwnModel(nn.Module):
         self.order: Tensor | None = None  # the sequence's tokens in the grid's order; None: as they are
         self.embedding: nn.Module | None = None
         self.own_grid: Grid | None = None
+        self.own_readout: Readout | None = None  # None: not known, or no output
+        self.assumption = ""  # a warning; "" if nothing is assumed
         self.embed_dim = self.num_classes = 0
         self.findings: dict[str, str] = {}
         self.name = type(module).__name__

@@ -139,6 +139,8 @@ class _OwnPass:
             return
         branch, last = self._branch
         if any(isinstance(term, Tensor) and term.data_ptr() == branch.data_ptr() for term in args[:2]):
+            if last and (changed := self._changed("output", self._layer, out)) is not out:
+                out.copy_(changed)
             self._sum, self._branch = self._rows(out), None
             if last:
                 self.capture.begin(None)
