@@ -186,6 +186,21 @@ def test_image_and_filters_show_selected_bands(channels, bands, shown):
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
+def test_filter_responses_equal_convolution_of_all_channels(channels):
+    model, image = timm_model(channels), image_of(channels)
+    inspector = inspect_channels(model, channels)
+    trace = inspector.trace(image)
+    mean, std = (np.array(statistic) for statistic in statistics(channels).values())
+    pixels = torch.from_numpy((image - mean) / std).permute(2, 0, 1)[None]
+    kernels = model.patch_embed.proj.weight.detach().double()
+    expected = nn.functional.conv2d(pixels, kernels, stride=8)[0]
+    assert_same(vitviz.filter_responses(inspector, trace).double(), expected, 1e-5)
+    components = vitviz.embedding_filters(inspector, 2).pictures
+    expected = nn.functional.conv2d(pixels, components.permute(0, 3, 1, 2).double(), stride=8)[0]
+    assert_same(vitviz.filter_responses(inspector, trace, components).double(), expected, 1e-5)
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("build", [timm_model, ConvViT])
 def test_every_view_is_drawn_or_rejected_with_reason(build, channels):
     inspector = inspect_channels(build(channels), channels)

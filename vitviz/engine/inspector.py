@@ -421,7 +421,7 @@ class Inspector(NotebookDisplay):
 
     def parts(self, size: tuple[int, int] | None = None) -> parts.ModelParts:
         """Return the weights of equations 1 to 4 at an input size: E, the class token, E_pos, the head."""
-        return parts.parts_of(self.placed.sized(size))
+        return parts.parts_of(self.placed.sized(size), self.preprocessing.channels)
 
     def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> ReadoutStage:
         """Return the weights from all layers' heads to the logits: W_O, norms, pooling and classifier.

@@ -52,10 +52,10 @@ class ModelParts:
 
 
 @in_float32()
-def parts_of(model: nn.Module) -> ModelParts:
-    """Return the parts of a model at its present input size."""
+def parts_of(model: nn.Module, channels: int = 3) -> ModelParts:
+    """Return the parts of a model that reads so many channels, at its present input size."""
     require_known(model, "the weights of its equations")
-    filters = tracing.patch_filters(model)
+    filters = tracing.patch_filters(model, channels)
     flat = None if filters is None else rearrange(filters, "width channel row col -> width (row col channel)")
     head, classes = getattr(model, "head", None), int(getattr(model, "num_classes", 0) or 0)
     linear = classes and isinstance(head, nn.Linear)
