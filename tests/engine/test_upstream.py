@@ -7,10 +7,13 @@ import dataclasses
 import pytest
 import torch
 from safetensors.torch import load_file
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import vitviz
 from tests.engine.constructions import CONSTRUCTIONS, QUICK, pixels_for
+from tests.engine.small_models import perturbed
 from tests.engine.upstream_cases import MORE_CONSTRUCTIONS, WEIGHTS, terms_and_stream
 from tests.shared import shared_file
 from tests.tiers import sweep
@@ -21,6 +24,7 @@ from vitviz.analyses.upstream import Writer, attribute_score, upstream_of
 from vitviz.engine.forward.edges import logits_without_edges
 from vitviz.engine.forward.shuffling import input_from_view
 from vitviz.engine.studies import circuits
+from vitviz.errors import UnsupportedModel
 
 EXACT = 1e-11
 
@@ -463,3 +467,24 @@ def test_twenty_edges_of_genuine_weights_equal_hooks(genuine):
         inspector, trace, (243, 282), 3, 0, into="query", batch=2, progress=lambda done, of: False
     )
     assert stopped.effects.isfinite().sum() == 2 and stopped.shares.isnan().all()
+
+
+@pytest.mark.parametrize("classifier", ["maximum", "MLP"])
+def test_score_attribution_accepts_any_classifier(classifier):
+    """The score equals q . k of plain hooks."""
+    sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 5}
+    pooling = {"class_token": False, "global_pool": "max"} if classifier == "maximum" else {}
+    model = perturbed(VisionTransformer(**sizes, **pooling)).eval()
+    if classifier == "MLP":
+        model.head = nn.Sequential(nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 5))
+    inspector = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu")
+    trace, inputs = inspector.trace(vitviz.sample_image("coffee")), []
+    model.blocks[1].attn.qkv.register_forward_hook(lambda part, args, output: inputs.append(output[0]))
+    pixels = torch.from_numpy(trace.view.picture.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
+    with torch.no_grad():
+        model(pixels)
+    q, k, _ = (one.unflatten(-1, (3, 8)) for one in inputs[0].chunk(3, dim=-1))
+    attribution = vitviz.attention_score_attribution(inspector, trace, 1, 2, 0, 7)
+    assert attribution.total == pytest.approx((q[0, 2] @ k[7, 2]).item() / 8**0.5, abs=1e-5)
+    with pytest.raises(UnsupportedModel):
+        vitviz.upstream_contributions(inspector, trace, 0, 1, 2)

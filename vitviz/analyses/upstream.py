@@ -30,9 +30,10 @@ from torch import Tensor
 
 from vitviz.analyses.logit_account import head_direction
 from vitviz.analyses.logit_attribution import LogitTerms
-from vitviz.analyses.readout_stage import Norm
+from vitviz.analyses.readout_stage import Norm, ReadoutStage
 from vitviz.errors import VitvizError, quoted
 from vitviz.traces.display import NotebookChart, NotebookDisplay, NotebookTable
+from vitviz.traces.trace import Trace
 
 _ROWS = 512  # rows of attention at a time
 
@@ -197,8 +198,20 @@ class ScoreAttribution(NotebookDisplay):
         return split @ self.relative @ split.mT
 
 
+class TracedBlocks(NamedTuple):
+    """A trace and the readout of its model, of which the projections of the blocks are enough."""
+
+    trace: Trace
+    readout: ReadoutStage
+
+
 def writer_parts(
-    ledger: LogitTerms, stream: Stream, layer: int, head: int, *names: str, sums: Tensor | None = None
+    ledger: LogitTerms | TracedBlocks,
+    stream: Stream,
+    layer: int,
+    head: int,
+    *names: str,
+    sums: Tensor | None = None,
 ) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
     """Yield the part of each writer in a head's queries, keys or values (`names`); the parts add up to them.
 
@@ -339,7 +352,7 @@ def upstream_of(
 
 
 def attribute_score(
-    ledger: LogitTerms, stream: Stream, layer: int, head: int, query: int, key: int,
+    ledger: LogitTerms | TracedBlocks, stream: Stream, layer: int, head: int, query: int, key: int,
     against: int | None = None
 ) -> ScoreAttribution:  # fmt: skip
     """Return the attribution of the score of a query and a key, both tokens from 0.

@@ -423,14 +423,17 @@ class Inspector(NotebookDisplay):
         """Return the weights of equations 1 to 4 at an input size: E, the class token, E_pos, the head."""
         return parts.parts_of(self.placed.sized(size), self.preprocessing.channels)
 
-    def tail(self, size: tuple[int, int] | None = None, device=readout_stages.CPU) -> ReadoutStage:
+    def tail(
+        self, size: tuple[int, int] | None = None, device=readout_stages.CPU, classifier: bool = True
+    ) -> ReadoutStage:
         """Return the weights from all layers' heads to the logits: W_O, norms, pooling and classifier.
 
+        Without `classifier`, only `layers` are the model's, and any pooling and classifier are accepted.
         Raises UnsupportedModel, with the reason, for a model whose computation is not understood.
         """
         with self.placed.lock:
             model = self.placed.sized(size)
-            return readout_stages.readout_stage_of(model, self.checkpoint.name, device)
+            return readout_stages.readout_stage_of(model, self.checkpoint.name, device, classifier)
 
     def read_now(
         self, tokens: Float[Tensor, "*image token width"], size: tuple[int, int]

@@ -34,45 +34,78 @@ NOT_REPEATED = (
     "{name} gives this image other logits than the trace has (difference {found:.2g}): the trace is of a pass"
     " with hooks, an experiment or other weights. Trace the image again without them."
 )
-_known: WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]] = WeakKeyDictionary()
+# by whether the classifier is part of the stage
+_known: dict[bool, WeakKeyDictionary[nn.Module, tuple[tuple, dict[torch.device, ReadoutStage]]]] = {
+    True: WeakKeyDictionary(),
+    False: WeakKeyDictionary(),
+}
+_supported: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 _poolings: WeakKeyDictionary[nn.Module, Pooling | None] = WeakKeyDictionary()
 CPU = torch.device("cpu")
+EVERY = Pooling("average", ((0, None),), None, None)  # keeps all tokens
 
 
-def readout_stage_of(model: nn.Module, name: str, device: torch.device = CPU) -> ReadoutStage:
+def readout_stage_of(
+    model: nn.Module, name: str, device: torch.device = CPU, classifier: bool = True
+) -> ReadoutStage:
     """Return the readout at a model's present input size; cached for each model and device.
 
-    The result shares weights that are float32 on the CPU. Raises UnsupportedModel, "not applicable, because
-    ...", for a model that is not understood.
+    The result shares weights that are float32 on the CPU. Without `classifier`, only its `layers` are the
+    model's. Raises UnsupportedModel, "not applicable, because ...", for a model that is not understood.
     """
     # weights may have been replaced or changed
     weights = tuple((parameter.data_ptr(), parameter._version) for parameter in model.parameters())
-    if model not in _known or _known[model][0] != weights:
+    known = _known[classifier]
+    if model not in known or known[model][0] != weights:
         try:
-            pooling, width = pooling_of(model), int(getattr(model, "embed_dim", None) or model.num_features)
-            layers, attends = tuple(map(projection_of, model.blocks)), pooling.kind == "attention"
-            pool = attention_pooling_of(model) if attends else None
-            features = (2 if pooling.kind == "class and average" else 1) * width
-            stage = ReadoutStage(name, pooling, layers, head_of(model, pooling), pool, features)
+            stage = _stage(model, name) if classifier else _stage_of_blocks(model, name)
         except _NotUnderstood as reason:
             raise UnsupportedModel(not_applicable(name, message_of(reason))) from None
-        _known[model] = weights, {CPU: stage}
-    there = _known[model][1]
+        known[model] = weights, {CPU: stage}
+    there = known[model][1]
     if device not in there:
         there[device] = there[CPU].on(device)
     return there[device]
 
 
-def pooling_or_none(model: nn.Module) -> Pooling | None:
-    """Return the pooling of the classifier; None if the pooling, or a block, is not understood.
+def _stage(model: nn.Module, name: str) -> ReadoutStage:
+    """Return the complete readout of a model."""
+    pooling, width = pooling_of(model), int(getattr(model, "embed_dim", None) or model.num_features)
+    layers, attends = tuple(map(projection_of, model.blocks)), pooling.kind == "attention"
+    pool = attention_pooling_of(model) if attends else None
+    features = (2 if pooling.kind == "class and average" else 1) * width
+    return ReadoutStage(name, pooling, layers, head_of(model, pooling), pool, features)
+
+
+def _stage_of_blocks(model: nn.Module, name: str) -> ReadoutStage:
+    """Return the projections of a model's blocks, without a classifier, whatever the model pools."""
+    if isinstance(model, OwnModel):
+        raise _NotUnderstood(UNKNOWN.format(part="its blocks"))
+    return ReadoutStage(name, EVERY, tuple(map(projection_of, model.blocks)), None)
+
+
+def supports_blocks(model: nn.Module) -> bool:
+    """Return whether the computation between heads and residual stream is understood in every block.
 
     Cached for each model, because a GPU would otherwise copy weights in each pass.
     """
+    if model not in _supported:
+        try:
+            _stage_of_blocks(model, "")
+            _supported[model] = True
+        except _NotUnderstood:
+            _supported[model] = False
+    return _supported[model]
+
+
+def pooling_or_none(model: nn.Module) -> Pooling | None:
+    """Return the pooling of the classifier; None if the pooling, or a block, is not understood.
+
+    Cached as `supports_blocks`.
+    """
     if model not in _poolings:
         try:
-            for block in model.blocks:
-                projection_of(block)
-            _poolings[model] = pooling_of(model)
+            _poolings[model] = pooling_of(model) if supports_blocks(model) else None
         except _NotUnderstood:
             _poolings[model] = None
     return _poolings[model]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vitviz.analyses.readout_stage import Norm, Pooling
 from vitviz.engine import readout_stages as stages
-from vitviz.engine.readout_stages import PARALLEL, POST_NORM, norm_of, pooling_or_none
+from vitviz.engine.readout_stages import PARALLEL, POST_NORM, norm_of, pooling_or_none, supports_blocks
 from vitviz.traces.trace import Attention, ResidualWrites
 
 # hook events of a pass
@@ -48,9 +48,12 @@ class Branches:
         self.found[moment].append(rows)
 
 
-def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
-    """Return an empty record for one pass; None if blocks or readout are not supported."""
-    pooling = pooling_or_none(model)
+def branches_of(model: nn.Module, blocks: list[nn.Module], pooling: Pooling | None = None) -> Branches | None:
+    """Return an empty record for one pass, with the model's own pooling unless given.
+
+    None if blocks or readout are not supported.
+    """
+    pooling = pooling or pooling_or_none(model)
     if pooling is None:
         return None
     block, kind = blocks[0], type(blocks[0]).__name__
@@ -62,8 +65,7 @@ def branches_of(model: nn.Module, blocks: list[nn.Module]) -> Branches | None:
 
 def branch_points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[nn.Module, bool, str]]:
     """Yield the hook points of branches: (module, True if its input is recorded, event name)."""
-    pooling = pooling_or_none(model)
-    if pooling is None:
+    if not supports_blocks(model):
         return
     for block in blocks:
         parallel = type(block).__name__ == PARALLEL
@@ -78,7 +80,9 @@ def branch_points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[n
             yield block.norm1, True, "post norm"
         if gate is not None:
             yield gate, False, "gate"
-    mlp = getattr(getattr(model, "attn_pool", None), "mlp", None) if pooling.kind == "attention" else None
+    pooling = pooling_or_none(model)
+    attends = pooling is not None and pooling.kind == "attention"
+    mlp = getattr(getattr(model, "attn_pool", None), "mlp", None) if attends else None
     if mlp is not None:
         yield mlp, False, "pool mlp"
 

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from vitviz.analyses.effects import SIDES
 from vitviz.analyses.logit_attribution import LogitTerms
-from vitviz.analyses.readout_stage import Pooling
 from vitviz.analyses.upstream import Stream, Writer, read_projection
 from vitviz.engine.ablation import apply_ablation
 from vitviz.engine.defaults import in_float32
@@ -32,12 +31,19 @@ from vitviz.engine.device import inference_context, memory_guard
 from vitviz.engine.forward import capture, tracing
 from vitviz.engine.forward.branches import BRANCHES, branches_of
 from vitviz.engine.inspector import Inspector
-from vitviz.engine.readout_stages import PRE_NORM, at_least_float32, frozen_copy, norm_of, reader_of, scale_of
+from vitviz.engine.readout_stages import (
+    EVERY,
+    PRE_NORM,
+    at_least_float32,
+    frozen_copy,
+    norm_of,
+    reader_of,
+    scale_of,
+)
 from vitviz.errors import UnsupportedModel, VitvizError
 from vitviz.traces.localized_text import LocalizedText, not_applicable
 from vitviz.traces.trace import Trace
 
-EVERY = Pooling("average", ((0, None),), None, None)  # keeps all tokens
 UNLIKE = (
     "this pass gave other tokens than the trace has, so the trace comes from another model, or from a pass"
     " with hooks"
@@ -55,7 +61,7 @@ class _AllTokensPass:
 
     def __init__(self, own: capture.Pass, model: nn.Module, blocks: list[nn.Module]):
         self.own, self.heads, self.turns = own, [], []
-        self.branches = replace(branches_of(model, blocks), pooling=EVERY)
+        self.branches = branches_of(model, blocks, EVERY)
         self.last: Tensor | None = None
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
@@ -101,7 +107,9 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
         painted = without.patches_as != "dropped"  # already part of the view
         without = replace(without, patches=()) if painted else without
         prepared, edit = apply_ablation(inspector.forward, prepared, size, without, None)
-    inspector.tail(trace.grid.pixels)  # raises with the reason if the blocks are not supported
+    inspector.tail(
+        trace.grid.pixels, classifier=False
+    )  # raises with the reason if the blocks are not supported
     with memory_guard(inspector.device, f"Recording the contributions in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
         return recorded_stream(inspector.placed.at(size), pixels, trace, edit)

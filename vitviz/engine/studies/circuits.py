@@ -86,6 +86,8 @@ def attention_score_attribution(
 ) -> ScoreAttribution:  # fmt: skip
     """Decompose one attention score (before the softmax) by the upstream sources of its query and key.
 
+    The classifier is not involved and may be of any kind.
+
     Args:
         inspector: The model, in float32.
         trace: A trace of this model.
@@ -110,12 +112,14 @@ def attention_score_attribution(
     >>> abs(found.gap) < 1e-4, found.content_position.shape
     (True, torch.Size([2, 2]))
     """
-    ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
+    inspector.require_own(trace)
+    readout = inspector.tail(trace.grid.pixels, trace.tokens[0].device, classifier=False)
+    terms, stream = formulas.TracedBlocks(trace, readout), record_stream(inspector, trace)
     for name, token in (("query", query), ("key", key), ("key to compare with", against or 0)):
         if whole_number(token, below=trace.length) is None:
             expected = f"expected the number of a token, from 0 to {trace.length - 1}"
             raise VitvizError(f"{quoted(token)} as the {name} is not valid; {expected}.")
-    attributed = formulas.attribute_score(ledger, stream, layer, head, query, key, against)
+    attributed = formulas.attribute_score(terms, stream, layer, head, query, key, against)
     return _check_sum(attributed, trace, attributed.matrix.abs().max().item())
 
 
