@@ -3,6 +3,7 @@ drawn or rejected.
 """
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
@@ -270,9 +271,17 @@ def test_arguments_that_do_not_fit_channels_are_rejected():
             inspector.view(wrong)
     with pytest.raises(ImageError, match="expected uint8"):
         inspector.view(image_of(13).astype(np.int64))
-    with pytest.raises(UnsupportedModel, match="not applicable"):
+    with pytest.raises(UnsupportedModel, match="not applicable.*heads_as='zero'"):
         inspector.effects(image_of(13), 0)  # means exist for RGB images only
     assert inspector.effects(image_of(13), 0, heads_as="zero").heads.isfinite().all()
+    trace = inspector.trace(image_of(13))
+    for study in (
+        partial(vitviz.edge_ablation, inspector, trace, 0, 1, 0, count=2),
+        partial(vitviz.sufficient_edges, inspector, trace, draws=1),
+    ):
+        with pytest.raises(UnsupportedModel, match="not applicable.*parts_as='zero'"):
+            study()
+        assert study(parts_as="zero") is not None
     changed = vitviz.perturbation(inspector, image_of(13), "shift", draws=1)
     assert "red, green and blue" in str(changed.refused)
 

@@ -69,7 +69,10 @@ def require_parts(model: nn.Module, without: Ablation, grid: Grid, name: str) ->
         )
 
 
-NO_MEAN = "the mean is taken over RGB images, and the model does not read RGB"
+NO_MEAN = (
+    "the mean is taken over RGB images, and the model does not read RGB; pass heads_as='zero', or for edges"
+    " parts_as='zero'"
+)
 # Largest difference between dropping and masking, relative to the largest value.
 _SAME = {"float32": 1e-4, "tf32": 0.01, "bfloat16": 0.05}
 

@@ -53,7 +53,17 @@ class Attention(nn.Module):
             scores = (q * self.scale) @ k.mT
         if self.way == "mixed before":
             scores = torch.einsum("bhij,hg->bgij", scores, self.mix)
-        weights = self.attend(scores)
+        if self.way == "by hand":
+            weights = (scores - scores.amax(-1, keepdim=True)).exp()
+            weights = weights / weights.sum(-1, keepdim=True)
+        elif self.way == "scores by head":
+            outputs = [self.attend(one) @ v for one, v in zip(scores[0], v[0], strict=True)]
+            return self.to_out(torch.stack(outputs)[None].transpose(1, 2).flatten(2))
+        elif self.way == "by head":
+            outputs = [self.attend(q @ k.mT) @ v for q, k, v in zip(q[0], k[0], v[0], strict=True)]
+            return self.to_out(torch.stack(outputs)[None].transpose(1, 2).flatten(2))
+        else:
+            weights = self.attend(scores)
         if self.way == "mixed after":
             weights = torch.einsum("bhij,hg->bgij", weights, self.mix)
         if self.way == "changed after":

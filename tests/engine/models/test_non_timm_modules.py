@@ -513,3 +513,32 @@ def test_readout_of_blocks_that_are_lists_is_found():
     torch.manual_seed(0)
     trace = inspect_module(ListViT()).trace(IMAGE)
     assert trace.pool == "average of all"
+
+
+STACK = "stack the heads and call softmax once"
+ADVICE = {"by hand": "write it with torch.softmax", "by head": STACK, "scores by head": STACK}
+
+
+@pytest.mark.parametrize("way", ADVICE)
+def test_other_softmax_is_rejected_with_advice(way):
+    with pytest.raises(UnsupportedModel, match=ADVICE[way]):
+        inspect_module(ListViT(way=way))
+
+
+ORDERS = {"reversed": (2, 1, 0), "twice": (0, 1, 2, 0, 1, 2), "each twice": (0, 0, 1, 1, 2, 2)}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_blocks_in_other_order_are_rejected_with_reason(order):
+    model = SequenceViT(blocks_of())
+    calls = [model.blocks[number] for number in ORDERS[order]]
+
+    def forward(x):
+        for block in calls:
+            x = block(x)
+        return x
+
+    model.blocks.forward = forward
+    with pytest.raises(UnsupportedModel, match="call each block once, in order") as error:
+        inspect_module(model)
+    assert "blocks=" not in str(error.value)

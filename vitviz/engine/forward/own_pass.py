@@ -26,6 +26,10 @@ from vitviz.errors import UnsupportedModel, VitvizError, first_line
 from vitviz.traces import cancellation, progress
 from vitviz.traces.grid import Grid
 
+ONCE_IN_ORDER = "vitviz follows models that call each block once, in order."
+EXPECTED = "exactly one softmax of a product of q and k, multiplied by v, was expected"
+BY_HAND = "If the softmax is written by hand, write it with torch.softmax"
+BY_HEAD = "If every head calls its own softmax, stack the heads and call softmax once"
 _lock = lock_of(sys.modules[__name__])
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)  # are not called; their children are
 
@@ -73,10 +77,13 @@ class _OwnPass:
                 return None
             cancellation.check()
             tokens = args[0] if args else next(filter(torch.is_tensor, named.values()), None)
-            if layer != self._layer + 1 or not isinstance(tokens, Tensor):
+            if layer != self._layer + 1:
+                before = f"after block {self._layer + 1}" if self._layer >= 0 else "first"
+                raise UnsupportedModel(f"{self.kind} calls block {layer + 1} {before}. {ONCE_IN_ORDER}")
+            if not isinstance(tokens, Tensor):
                 raise UnsupportedModel(
-                    f"{self.kind} does not call its blocks in order: block {layer + 1} runs after block"
-                    f" {self._layer + 1}. Pass the path of the blocks as blocks='…'."
+                    f"{self.kind} calls block {layer + 1} without a tensor of tokens. Pass the path of other"
+                    " blocks as blocks='…'."
                 )
             if layer and self._sum is not None:
                 self.tokens.append(self._sum)
@@ -243,10 +250,11 @@ def record_pass(model: OwnModel, pixels: Tensor, changes: Mapping | None = None)
         images.append((events, _calls(model, capture, len(events.tokens[0]))))
         answers.append(class_scores_of(returned, model.output, kind))
     layers, order = range(len(model.blocks)), model.order
-    if len(images[0][0].tokens) != len(layers) + 1:
+    if (times := len(images[0][0].tokens)) != len(layers) + 1:
+        what_to_do = "Pass the path of the blocks as blocks='…'." if times <= len(layers) else ONCE_IN_ORDER
         raise UnsupportedModel(
-            f"The tokens of {kind} were recorded {len(images[0][0].tokens)} times; expected"
-            f" {len(layers) + 1} for {len(layers)} blocks. Pass the path of the blocks as blocks='…'."
+            f"The tokens of {kind} were recorded {times} times; expected {len(layers) + 1} for"
+            f" {len(layers)} blocks. {what_to_do}"
         )
     calls, entered = [], []
     for layer in layers:
@@ -274,8 +282,9 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
         followed = capture.layers.get(layer, LayerCalls())
         call = followed.calls[0] if followed.calls else None
         if len(followed.calls) != 1 or followed.lost:
-            expected = "exactly one softmax of a product of q and k, multiplied by v, was expected"
-            fault = f"{len(followed.calls)} attention calls: {(*followed.lost, expected)[0]}"
+            softmaxes = len(followed.calls) + len(followed.lost)
+            advice = f". {BY_HEAD if softmaxes else BY_HAND}" if softmaxes != 1 else ""
+            fault = f"{len(followed.calls)} attention calls: {(*followed.lost, EXPECTED)[0]}{advice}"
         elif any(size == tokens for _, size in followed.mixed):
             fault = "further weights between all tokens, which come from no softmax of a product of q and k"
         elif call.entered is None:
