@@ -28,6 +28,18 @@ def hidden_width(view) -> int:
     return view.locator(".vv-wide-table:visible").last.evaluate("(one) => one.scrollWidth - one.clientWidth")
 
 
+def test_curves_of_another_class_are_hidden_until_its_first_result(open_page):
+    page = open_page("?sample=coffee&tab=trial", wait=False)
+    curves = page.locator("#vitviz-trial .vv-curves")
+    expect(curves).to_be_visible()
+    held = HeldRequests(page, r"/trial/tried\?")
+    page.locator("#vitviz-trial .vv-asked-class").select_option(index=1)
+    expect(curves).to_be_hidden()
+    expect(page.locator("#vitviz-trial")).to_contain_text("Curves appear here as methods are tested")
+    held.release()
+    expect(curves).to_be_visible()
+
+
 def test_evaluation_runs_automatically_ranks_and_exports(open_page):
     page = open_page("?sample=coffee")
     held = HeldRequests(page, r"/trial/tried\?.*method=centre(&|$)")

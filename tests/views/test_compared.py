@@ -108,7 +108,7 @@ def test_opening_state_has_two_models_or_asks_to_choose(service, keys):
 
     assert opening("vitviz-tiny") == opening(EARLY) == ("before", None, 0)
     assert opening("vitviz-tiny", second_key=keys[1]) == ("beside", None, 0)
-    for checkpoint, said in (("vitviz-tiny@0", "earliest stored"), ("vitviz-positions-1d-1", "Choose a")):
+    for checkpoint, said in (("vitviz-tiny@0", "earliest stored"), ("vitviz-positions-1d-1", "Compare with")):
         default, missing, _ = opening(checkpoint)
         assert default == "before" and said in missing["text"]
         assert missing["values"]["checkpoint"]["text"] == checkpoint

@@ -6,6 +6,7 @@ import { t } from './i18n.js';
 
 const LETTER = 6.6; // px, average width of a letter
 const GAP = 11.5; // px between two names
+const TALL_GAP = 14; // px, for Chinese and Korean characters
 const EDGE = 5; // px for leader lines
 
 /** Width of the longest text in letters; Chinese and Korean characters count as 1.7. */
@@ -37,13 +38,14 @@ export function spread(wanted, gap, top, foot) {
  * short.
  */
 export function ends(series, { x, y, right, top, low, size, ink, pick }) {
-  const room = Math.floor((low - top + 16 * size) / (GAP * size));
+  const gap = size * (series.some(({ name }) => /[\u2e80-\uffff]/.test(t(name))) ? TALL_GAP : GAP);
+  const room = Math.floor((low - top + 16 * size) / gap);
   const asked = [...series].sort((a, b) => b.thick - a.thick).slice(0, room);
   const shown = series.filter((one) => asked.includes(one));
   const differ = (i) => new Set(series.map((one) => one.y.at(i))).size > 1;
   const last = [-1, -2].find(differ) ?? -1;
   const wanted = shown.map((one) => y(one.y.at(last)));
-  const found = spread(wanted, GAP * size, top - 6 * size, low + 6 * size);
+  const found = spread(wanted, gap, top - 6 * size, low + 6 * size);
   return shown.flatMap((one, i) => {
     const [edge, stroke] = [right + EDGE * size, ink(one.colour)];
     const points = `${x(one.x.at(last)).toFixed(1)},${wanted[i].toFixed(1)} ${edge},${found[i].toFixed(1)}`;

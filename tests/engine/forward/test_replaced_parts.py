@@ -26,7 +26,9 @@ def test_heads_and_mlps_output_their_replacement(family, how):
     model = inspector.model
     other = None if how != "other" else "one"
     trace = inspector.trace(
-        noise(), ablation=Ablation(heads=HEADS, mlps=MLPS, heads_as=how, other=other), other=noise(5)
+        noise(),
+        ablation=Ablation(heads=HEADS, mlps=MLPS, heads_as=how, other=other),
+        other=other and noise(5),
     )
     images = (
         [vitviz.sample_image(name) for name in ("chelsea", "coffee", "astronaut", "rocket")]

@@ -144,7 +144,8 @@ export default function part(element, props, watch, trigger) {
         ? t('Your image isn’t included; the link opens with a sample.')
         : strokes?.length > SHORT &&
           t('The edits are too long for a link and aren’t included; “Download all” includes them.');
-    const own = left ? ` ${left}` : '';
+    const set = averaged().length > 0 && t('The image set isn’t included; the link opens with one image.');
+    const own = [left, set].map((sentence) => (sentence ? ` ${sentence}` : '')).join('');
     try {
       await navigator.clipboard.writeText(link);
       tell(t('Link copied.') + own);

@@ -25,8 +25,8 @@ NO_SECOND = (
     " checkpoint."
 )
 NO_HISTORY = (
-    "{checkpoint} has no stored training steps, or none of them has processed this image set yet. Choose a"
-    " second checkpoint under “Comparison and input size”."
+    "{checkpoint} has no stored training steps, or none of them has processed this image set yet. Compare"
+    " with the same checkpoint, or choose a second one under “Comparison and input size”."
 )
 EARLIEST = "{checkpoint} is the earliest stored training step itself. Choose a later step to compare with it."
 NO_FILM = "This checkpoint has no stored training steps, or none of them has processed this image set yet."

@@ -58,7 +58,11 @@ export default () => ({
     const show = (on, done, text) =>
       ui.far.show({ on, whole: done === count, share: done / (count || 1), start: t('Continue'), text });
     ui.life = life;
-    if (count) ui.drawn.node.hidden = true; // the drawn matrix belongs to other settings
+    if (count) {
+      // what is drawn belongs to other settings
+      ui.drawn.node.hidden = ui.curve.node.hidden = true;
+      ui.over.textContent = '';
+    }
     signal.addEventListener('abort', () => life.abort());
     let done = 0;
     try {

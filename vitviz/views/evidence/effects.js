@@ -73,7 +73,8 @@ export function smallest(self) {
   const said = el('p', {
     class: 'vv-text',
     text: t(
-      'The edges with the largest contributions are kept, all others replaced, and the model is rerun.',
+      'An edge is the part of one component’s output that a later component reads. The edges with the ' +
+        'largest contributions are kept, all others replaced, and the model is rerun.',
     ),
   });
   const bar = el('div', { class: 'vv-buttons', 'data-export': 'no' }, ...made.nodes);

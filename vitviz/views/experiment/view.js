@@ -56,7 +56,7 @@ function sketching(self, { plot, at, up }) {
 }
 
 /** The guess's error in words; before the experiment, the question. */
-function guessed(self, run, { guess, names }) {
+function guessed(self, run, { guess, names, ways }) {
   const known = run.points.filter(Boolean).length;
   if (!known) return t(guess);
   if (valued(self)) return '';
@@ -70,17 +70,20 @@ function guessed(self, run, { guess, names }) {
   const mean = apart.reduce((sum, { by }) => sum + Math.abs(by), 0) / apart.length;
   const most = apart.reduce((one, other) => (Math.abs(other.by) > Math.abs(one.by) ? other : one));
   const told = { mean: number(mean, 2), most: number(Math.abs(most.by), 2), place: names[most.step] };
-  return most.by > 0
-    ? t(
-        'Your guess is off by {mean} percentage points on average; worst at {place}, where it was ' +
-          '{most} points too high.',
-        told,
-      )
-    : t(
-        'Your guess is off by {mean} percentage points on average; worst at {place}, where it was ' +
-          '{most} points too low.',
-        told,
-      );
+  const verdict =
+    most.by > 0
+      ? t(
+          'Your guess is off by {mean} percentage points on average; worst at {place}, where it was ' +
+            '{most} points too high.',
+          told,
+        )
+      : t(
+          'Your guess is off by {mean} percentage points on average; worst at {place}, where it was ' +
+            '{most} points too low.',
+          told,
+        );
+  const which = ways.length > 1 ? ` ${t('It is compared with “{way}”.', { way: t(ways[0]) })}` : '';
+  return verdict + which;
 }
 
 /** A mean with twice its standard error, both in per cent. */

@@ -76,7 +76,7 @@ export function drawWall(self) {
   // Besides the grid: the opening, the scale, and title and facts at their longest, so that no query resizes
   // the grid.
   const em = self.read('letter', () => parseFloat(getComputedStyle(ui.facts).fontSize));
-  const texts = Math.ceil((29 * em) / self.across) + Math.ceil((50 * em) / self.across); // lines
+  const texts = Math.ceil((29 * em) / self.across) + Math.ceil((66 * em) / self.across); // lines
   const others = ui.opening.node.offsetHeight + (4.4 + 1.6 * texts) * em + 48;
   const tall = bounded ? self.deep - others - top : Infinity;
   const apart = 8; // px between the last head and the mean

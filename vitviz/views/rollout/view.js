@@ -23,11 +23,13 @@ const asPaper = (self) => self.settings.overlay === 'paper' && !differs(self);
 const coloursOf = (self) => (differs(self) ? 'balance' : asPaper(self) ? 'grey' : self.settings.colormap);
 
 function scale(self, values) {
+  // shares of grids of different sizes have no common scale
+  const name = `${JSON.stringify(self.settings)}/${values.length}`;
   if (differs(self)) {
-    const most = still(self, JSON.stringify(self.settings), 0, reach(values))[1] || 1;
+    const most = still(self, name, 0, reach(values))[1] || 1;
     return [-most, most];
   }
-  const [low, high] = still(self, JSON.stringify(self.settings), ...bounds(values));
+  const [low, high] = still(self, name, ...bounds(values));
   return [
     self.settings.scale === 'data' && self.settings.overlay !== 'paper' && low < high ? low : 0,
     high || 1,

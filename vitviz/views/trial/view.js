@@ -60,7 +60,8 @@ export default () => ({
     const title = (name) => t(Object.fromEntries(self.summary.methods)[name] ?? name);
     const pick = (name) => self.set('method', self.settings.method === name ? '' : name);
     const line = (name) => self.ui.run.panels?.[0].series.find(({ key }) => key === name);
-    const style = (name) => stroked(line(name) ?? { colour: '#7d838e' });
+    const faint = (one) => ({ ...stroked({ ...one, colour: '#7d838e' }), 'stroke-opacity': 0.5 });
+    const style = (name) => (line(name)?.muted === false ? stroked(line(name)) : faint(line(name)));
     const made = { title, pick, style, of: (name) => self.ui.run.tried.get(name) };
     const drawn = [chartBeside(self, { pick }), chartBeside(self, { pick })]; // each with half the space
     const curves = div('vv-curves', ...drawn.map(({ node }) => node));
@@ -254,6 +255,7 @@ const this_ = {
         ? sentence
         : t('After {done} of {count} maps, controls included: {verdict}', { done, count, verdict: sentence });
     ui.empty.hidden = Boolean(run.panels || run.problem);
+    ui.curves.hidden = !run.panels; // its charts may be of another class or checkpoint
     this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
       part.node.hidden = self.settings.show !== name || !done;
