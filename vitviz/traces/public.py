@@ -40,17 +40,7 @@ def _public(name: str):
     return without_modes(_found(name))
 
 
-_PACKAGES = (
-    "analyses",
-    "charts",
-    "diagnostics",
-    "engine",
-    "export",
-    "notebook",
-    "surveys",
-    "traces",
-    "views",
-)
+_PACKAGES = "analyses charts diagnostics engine export notebook surveys traces views".split()
 
 
 def __getattr__(name: str):

@@ -111,8 +111,12 @@ class Faithfulness(NotebookChart, NotebookTable):
 
     def tied(self, one: str, other: str, score: str | None = None) -> bool:
         """True if two methods differ by no more than two random maps may: statistically tied."""
-        gaps, draws = dict(self.ranking(score)), len(self.draws)
-        return not abs(gaps[one] - gaps[other]) > self.reach(score) * (2 / (1 + 1 / max(1, draws))) ** 0.5
+        gaps = dict(self.ranking(score))
+        return not abs(gaps[one] - gaps[other]) > self.tie_limit(score)
+
+    def tie_limit(self, score: str | None = None) -> float:
+        """Return the largest difference of the gaps of two tied methods, for two maps instead of one."""
+        return self.reach(score) * (2 / (1 + 1 / max(1, len(self.draws)))) ** 0.5
 
     def rows(self) -> list[dict]:
         """Return one row per method, best first; then the methods that do not apply, with the reason."""

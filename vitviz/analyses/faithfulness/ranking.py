@@ -156,7 +156,7 @@ HEAD = (
 NOTHING = "No method beats random maps here."
 BEST = "{best} ranks first. {count} of {total} methods beat random maps."
 TIED = "{best} ranks first, but its lead is within noise. {count} of {total} methods beat random maps."
-LEVEL = "Statistically tied with the best: {others}."
+LEVEL = "Statistically tied with the best (gaps at most {limit} apart): {others}."
 OVER_NOTHING = "Over {pictures} images, no method beats random maps."
 OVER_BEST = "Over {pictures} images, {best} ranks first. {count} of {total} methods beat random maps."
 OVER_TIED = (
@@ -181,8 +181,11 @@ def verdict_text(trial: Faithfulness, score: str | None = None) -> LocalizedText
 
 def tied_methods_text(trial: Faithfulness, score: str | None = None) -> str:
     """Return which other methods are statistically tied with the best; empty if none is."""
-    near = _methods_tied_with_best(trial, score)
-    return LocalizedText(LEVEL, others=join_titles(near)) if near else ""
+    near, limit = _methods_tied_with_best(trial, score), trial.tie_limit(score)
+    if not near:
+        return ""
+    said = f"{limit:.2f}" if trial.score(score) == "logit" else f"{100 * limit:.1f} %"
+    return LocalizedText(LEVEL, limit=said, others=join_titles(near))
 
 
 def _methods_tied_with_best(trial: Faithfulness, score: str | None) -> list[str]:

@@ -35,6 +35,7 @@ export function drawChange(self, made, name) {
   made.node.hidden = !hasGrid(self);
   made.restore.hidden = !restorable(self).length;
   say(made.selected, name || t('Click a head to see its map and to ablate it.'));
+  made.selected.dataset.export = name ? 'yes' : 'no';
   made.said.replaceChildren(...(self.value.changed ? before(self) : []));
 }
 

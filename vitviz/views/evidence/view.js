@@ -8,11 +8,12 @@ import { t } from '../../frontend/i18n.js';
 import { map } from '../../frontend/map.js';
 import { number } from '../../frontend/numbers.js';
 import { outline } from '../../frontend/pointer.js';
+import { ablated } from '../../frontend/removed_patches.js';
 import { differs, reach, still } from '../../frontend/shared_scale.js';
 import { account, drawAccount, drawGraph } from './account.js';
 import { hasGrid } from './change.js';
 import { drawEffects, drawSmallest, effects, smallest } from './effects.js';
-import { asked, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
+import { asked, chosenHeads, chosenOf, className, listed, shown, sumName, targets } from './lines.js';
 import { bestOf, drawForming, forming, ownAnswers, worth } from './logit_lens.js';
 import { chooseHead, clear, drags, picker, showPickers, takeAway, toggle } from './selection.js';
 import { drawLegend, legend, likeliest, likeliestMap, markEntry } from './sentences.js';
@@ -172,7 +173,9 @@ export default () => ({
         ? t('Contribution to the {sum}: negative, positive', { sum: sumName(self) })
         : t('Relevance of each patch, in the method’s own units'),
       title: !most
-        ? t('{what}: 0 at every patch', { what })
+        ? chosenHeads(self).some((one) => ablated(self, one))
+          ? t('{what}: its replacement comes from no patch', { what })
+          : t('{what}: 0 at every patch', { what })
         : most < shared / 8
           ? t('{what}: at most ±{most}', { what, most: number(most) })
           : what,

@@ -82,7 +82,7 @@ function guessed(self, run, { guess, names, ways }) {
             '{most} points too low.',
           told,
         );
-  const which = ways.length > 1 ? ` ${t('It is compared with “{way}”.', { way: t(ways[0]) })}` : '';
+  const which = ways.length > 1 ? ` ${t('The guess is compared with “{way}”.', { way: t(ways[0]) })}` : '';
   return verdict + which;
 }
 

@@ -88,7 +88,8 @@ export function paint(self) {
     ? t('attention to: {token}', { token })
     : t('attention from: {token}', { token });
   ui.title.textContent = `${where} · ${looks}`;
-  ui.facts.textContent = `${token}: ${told(self)}`; // the grid below may be of another, locked query
+  const facts = told(self);
+  ui.facts.textContent = facts && `${token}: ${facts}`; // the grid may be of another, locked query
   ui.opening.follow(self.query);
   for (let i = 0; i < skip; i++) {
     ui.chips.children[i].lastChild.textContent = settings.show === 'rollout' ? '' : values[i].toFixed(3);

@@ -22,7 +22,7 @@ export const patchesStep = {
     const here = outline(linePlot, 'vv-pinned');
     const text = el('p', { class: 'vv-text' });
     const node = pair(
-      captioned(t('Gap between patches'), cut.node),
+      captioned(t('Image, cut into patches'), cut.node),
       captioned(t('Read row by row'), linePlot, text),
     );
     return { node, cut, line, here, text };
