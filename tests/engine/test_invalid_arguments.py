@@ -76,13 +76,6 @@ def test_similarity_with_too_small_batches_is_refused_before_a_pass(small_inspec
         call(small_inspector, photo)
 
 
-def test_other_image_without_its_ablation_is_refused(small_inspector, photo):
-    with pytest.raises(VitvizError, match="other= is used only with an ablation"):
-        small_inspector.trace(photo, other=photo)
-    without = vitviz.Ablation(heads=[(0, 0)], heads_as="other", other="photo")
-    assert small_inspector.trace(photo, ablation=without, other=photo).without
-
-
 def test_own_size_is_accepted_with_a_trace(small_inspector, small_trace):
     by_size = vitviz.saliency(small_inspector, small_trace, 0, size=32)
     np.testing.assert_array_equal(by_size.map, vitviz.saliency(small_inspector, small_trace, 0).map)

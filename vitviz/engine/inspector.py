@@ -270,10 +270,6 @@ class Inspector(NotebookDisplay):
                 f"ablation={quoted(ablation)} is no Ablation; pass vitviz.Ablation(heads=[(7, 1)]) or"
                 " vitviz.Ablation.parse('heads=8.2')."
             )
-        if other is not None and not (ablation and (ablation.heads_as == "other" or ablation.at is not None)):
-            raise VitvizError(
-                "other= is used only with an ablation whose heads_as is 'other', or that has at=."
-            )
         if not ablation:
             return self.traces([prepared], seen)[0]
         prepared, edit = apply_ablation(self.forward, prepared, seen, ablation, other)

@@ -37,6 +37,7 @@ MARK = "retouched"  # key in an image's info; a file can only store text there
 WORK = 1_000_000_000  # pixels that all strokes may cover: a minute
 FILLED = 20  # pixels of a path's shape are filled in the time of painting one
 _PIECES = ("move", "copy", "onto", "shift")
+_ROWS = 256  # of an image that are copied at a time
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
@@ -125,8 +126,12 @@ def strokes_on(image: Image.Image) -> ImageEdits:
 
 
 def _checksum(image: Image.Image) -> tuple[int, ...]:
-    """Return a number that changes with an image's size and pixels."""
-    return *image.size, zlib.crc32(np.asarray(image))
+    """Return numbers that change with an image's size and pixels, which are not copied as a whole."""
+    (width, height), result = image.size, 0
+    for top in range(0, height, _ROWS):
+        rows = image.crop((0, top, width, min(height, top + _ROWS)))
+        result = zlib.crc32(rows.tobytes(), result)
+    return width, height, result
 
 
 def _mean(pixels: Pixels) -> tuple[int, ...]:
