@@ -255,7 +255,7 @@ const this_ = {
         ? sentence
         : t('After {done} of {count} maps, controls included: {verdict}', { done, count, verdict: sentence });
     ui.empty.hidden = Boolean(run.panels || run.problem);
-    ui.curves.hidden = !run.panels; // its charts may be of another class or checkpoint
+    ui.curves.classList.toggle('vv-unseen', !run.panels); // may be of another class or checkpoint
     this_.curves(self);
     for (const [name, part] of Object.entries(ui.parts)) {
       part.node.hidden = self.settings.show !== name || !done;
