@@ -123,8 +123,8 @@ def class_index(trace: Trace, name: Any) -> int:
             return result[0]
         several = f"several classes have that name: {', '.join(map(str, result))}"
         many = several if result else f"none of its {classes} classes has that name"
-        number = wanted.isdecimal() and f", as {wanted} without quotation marks"
-        advice = f"Give its number, from 0{number or ''}."
+        how = f", as {wanted} without quotation marks" if wanted.isdecimal() else ""
+        advice = f"Give its number, from 0{how}."
         raise VitvizError(f"{quoted(name)} does not name one class of {trace.checkpoint}: {many}. {advice}")
     if (number := whole_number(name, below=classes)) is not None:
         return number

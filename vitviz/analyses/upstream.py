@@ -206,13 +206,9 @@ class TracedBlocks(NamedTuple):
 
 
 def writer_parts(
-    ledger: LogitTerms | TracedBlocks,
-    stream: Stream,
-    layer: int,
-    head: int,
-    *names: str,
+    ledger: LogitTerms | TracedBlocks, stream: Stream, layer: int, head: int, *names: str,
     sums: Tensor | None = None,
-) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:
+) -> Iterator[tuple[str, int | None, Float[Tensor, "writer row dim"]]]:  # fmt: skip
     """Yield the part of each writer in a head's queries, keys or values (`names`); the parts add up to them.
 
     A row is a token, or a sum over the tokens with the weights `sums` (row, token), taken before any

@@ -133,7 +133,7 @@ class Report(NotebookTable):
     def save(self, path: str | PathLike) -> Path:
         """Write the report as one .html file and return its path; VitvizError if that is not possible."""
         path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm"):
+        if path.suffix.lower() != ".html":
             raise VitvizError(f"{path.name} is not valid; expected a name that ends in .html.")
         try:
             path.write_text(self.html(), encoding="utf-8")

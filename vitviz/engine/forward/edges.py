@@ -107,9 +107,8 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
         painted = without.patches_as != "dropped"  # already part of the view
         without = replace(without, patches=()) if painted else without
         prepared, edit = apply_ablation(inspector.forward, prepared, size, without, None)
-    inspector.tail(
-        trace.grid.pixels, classifier=False
-    )  # raises with the reason if the blocks are not supported
+    # raises with the reason if the blocks are not supported
+    inspector.tail(trace.grid.pixels, classifier=False)
     with memory_guard(inspector.device, f"Recording the contributions in {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
         return recorded_stream(inspector.placed.at(size), pixels, trace, edit)

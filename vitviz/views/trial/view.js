@@ -74,7 +74,7 @@ export default () => ({
     // the progress is in the place of the verdict, so that nothing moves at the end
     const words = [top, far.said, verdict, ...nodes, over.table, refused];
     self.below.append(stack(...words));
-    const ofOne = [top, curves, refused];
+    const ofOne = [top, empty, curves, refused];
     const ofMany = [over.node, over.table];
     const fields = { asked, far, verdict, refused, empty, ofOne, ofMany };
     return { ...fields, drawn, curves, parts, over, title, run: this_.fresh('') };
@@ -85,10 +85,7 @@ export default () => ({
     const many = Boolean(self.summary.pictures);
     ui.ofOne.forEach((node) => (node.hidden = many));
     ui.ofMany.forEach((node) => (node.hidden = !many));
-    if (many) {
-      ui.empty.hidden = true;
-      return this_.over(self);
-    }
+    if (many) return this_.over(self);
     ui.classes = unpacked(self.data.classes);
     this_.pickers(self);
     if (ui.run.goal !== goalOf(self)) {
