@@ -102,6 +102,19 @@ def test_random_maps_beat_chance_at_five_percent(methods):
     assert beaten / 1500 == pytest.approx(0.05, abs=0.02)
 
 
+def test_tie_limit_is_the_threshold_of_a_difference_of_two_maps():
+    stats = pytest.importorskip("scipy.stats")
+    gaps, curves = [0.3, -0.2, 0.1, 0.5, -0.4], {name: constant_curves(0.0) for name in ("random", "a", "b")}
+    draws = tuple(map(constant_curves, gaps))
+    trial = faithfulness.Faithfulness("x", (0,), 0, "dropped", 0, (0.0, 1.0), {}, curves, draws, {}, 0)
+    tail, deviation = 1 - 0.95 ** (1 / 2), stats.tstd(gaps)  # Sidak for two maps
+    expected = stats.t.ppf(1 - tail, len(gaps) - 1) * deviation * 2**0.5
+    assert trial.tie_limit() == pytest.approx(expected)
+    for share, tied in ((0.99, True), (1.01, False)):
+        other = replace(trial, curves={**curves, "b": constant_curves(share * expected)})
+        assert other.tied("a", "b") is tied
+
+
 def constant_curves(gap):
     """Return removal curves of which only the gap matters."""
     return RemovalCurves({"probability": torch.zeros(2)}, {"probability": torch.full((2,), gap)}, 0.0)
