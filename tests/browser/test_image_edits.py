@@ -269,7 +269,7 @@ def test_editor_causes_no_layout_shift(open_page, width, height):
 
 
 @pytest.mark.parametrize(
-    ("language", "edit", "erase"), [("zh-CN", "编辑图片", "橡皮擦"), ("ko", "사진 고치기", "지우개")]
+    ("language", "edit", "erase"), [("zh-CN", "编辑图片", "橡皮擦"), ("ko", "이미지 편집", "지우개")]
 )
 def test_editor_is_translated(open_page, language, edit, erase):
     page = open_page(f"?sample=coffee&tab=rollout&lang={language}", wait=False)
