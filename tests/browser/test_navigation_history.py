@@ -217,7 +217,7 @@ def test_average_survives_reload_and_language_switch(open_page, tmp_path, again)
     else:
         page.locator("#vitviz-language a", has_text="한국어").click()
         page.wait_for_url("**lang=ko**")
-        expect(chart).to_contain_text("그림 3장의 평균")
+        expect(chart).to_contain_text("이미지 3장의 평균")
     expect(page.locator("#vitviz-stage")).to_contain_text(OWN_SIZE)
     fold = page.locator(".vv-set-fold")
     expect(fold).to_contain_text("3 uploaded" if again == "loaded" else "직접 고른 3장")

@@ -45,7 +45,7 @@ def test_figure_route_matches_python_figure(service, key, expected):
     data, name = figures.figure_file(service, key, "rollout", "png", asked)
     assert Image.open(io.BytesIO(data)).width == round(100 / 25.4 * 150) and "_detail_" in name
     data, _ = figures.figure_file(service, key, "rollout", "svg", {"print.lang": "ko"})
-    assert "패치당 어텐션의 몫" in texts(data) or any("어텐션" in text for text in texts(data))
+    assert "패치별 어텐션 비율" in texts(data) or any("어텐션" in text for text in texts(data))
 
 
 @pytest.mark.parametrize(
