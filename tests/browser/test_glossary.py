@@ -13,7 +13,7 @@ from tests.browser.conftest import ready
         ("en-US", 1440, "head", "parallel attentions of a layer"),
         ("en-US", 390, "head", "parallel attentions of a layer"),
         ("zh-CN", 1280, "图像块", "生成一个标记"),
-        ("ko", 1280, "헤드", "나란한 어텐션"),
+        ("ko", 1280, "헤드", "병렬 어텐션"),
     ],
 )
 def test_glossary_term_tooltip_opens_by_pointer_and_focus(open_page, locale, width, word, says):
