@@ -188,7 +188,7 @@ def test_views_are_translated_and_accessible(open_page):
     expect(page.get_by_role("tab", name="헤드 엔트로피", exact=True)).to_have_attribute(
         "aria-selected", "true"
     )
-    expect(page.locator("#vitviz-entropies .vv-legends")).to_contain_text("고른 어텐션")
+    expect(page.locator("#vitviz-entropies .vv-legends")).to_contain_text("균일 어텐션")
     assert not (problems := violations(open_page(), VIEWS)), "\n".join(problems)
 
 
