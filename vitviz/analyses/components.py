@@ -202,7 +202,9 @@ def align_layers(
 
 
 def patch_mean_colours(trace: Trace) -> Float[Tensor, "patch 3"]:
-    """Return each present patch's mean colour less the mean of all patches, -1 to 1. Raises nothing.
+    """Return each present patch's mean colour less the mean over the present patches, from -1 to 1.
+
+    Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> patch_mean_colours(example_trace(kept=(0, 2))).tolist()

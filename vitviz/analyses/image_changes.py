@@ -34,12 +34,13 @@ NO_OTHER = "There is no second image to take the background or texture from."
 
 
 def change_image(
-    picture: UInt8[np.ndarray, "height width 3"], way: str, step: int, grid: Grid,
+    picture: UInt8[np.ndarray, "height width 3"], way: str, amount: int, grid: Grid,
     others: Sequence[UInt8[np.ndarray, "height width 3"]] = ()
 ) -> Float[Tensor, "draw 3 height width"]:  # fmt: skip
-    """Return the image changed in one of the ways of CHANGES: (draw, 3, height, width), float64 from 0 to 1.
+    """Return copies of an image changed by an `amount` (pixels, degrees, per cent): (draw, 3, height, width).
 
-    Each draw has its own direction, or uses one of the `others`. `step` is in pixels, degrees or per cent.
+    `way` is one of CHANGES. Values are float64 from 0 to 1. Each draw has its own direction, or uses one of
+    the `others`.
     Raises UnsupportedModel if the change needs another image and none is given.
 
     >>> red = np.full((4, 4, 3), (255, 0, 0), np.uint8)
@@ -47,7 +48,7 @@ def change_image(
     [0.299, 0.299, 0.299]
     """
     x, *rest = (torch.from_numpy(one).double().permute(2, 0, 1) / 255 for one in (picture, *others))
-    result = CHANGES[way](x, step, grid, rest)
+    result = CHANGES[way](x, amount, grid, rest)
     if not result:
         raise UnsupportedModel(LocalizedText(NO_OTHER))
     return torch.stack(result)

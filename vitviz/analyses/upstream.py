@@ -308,7 +308,7 @@ def value_factors(
     steps = [*via, head]
     result = head_direction(ledger, basis, *steps[0])
     for reader, (layer, number) in zip(steps, steps[1:], strict=False):
-        at = _factors_through_head(ledger, stream, reader, (layer, number), result)
+        at = _factors_of_writer(ledger, stream, reader, (layer, number), result)
         attention, rows = ledger.trace.layers[layer], range(0, len(at), _ROWS)
         some = (slice(row, row + _ROWS) for row in rows)
         result = sum(attention.weights(one, slice(number, number + 1))[0].mT @ at[one] for one in some)
@@ -385,10 +385,10 @@ def attribute_score(
     return ScoreAttribution(score, tuple(names), matrix, rest, matrix - other, relative)
 
 
-def _factors_through_head(
+def _factors_of_writer(
     ledger: LogitTerms, stream: Stream, reader: tuple[int, int], writer: tuple[int, int], along: Tensor
 ) -> Float[Tensor, "token dim"]:
-    """Return the factors of a later head's values, carried back to the output of an earlier head."""
+    """Return the factors of an earlier head's output before W_O, from those of a later head's values."""
     (layer, head), (earlier, number) = reader, writer
     trace, norm = ledger.trace, stream.readers[layer].norm
     weight = stream.readers[layer].sides["value"].weight.unflatten(0, (trace.layers[layer].heads, -1))[head]

@@ -216,11 +216,12 @@ class ForwardRunner:
 
     def run(
         self, model: nn.Module, pixels: Tensor, check: bool = False, changes: Mapping | None = None,
-        edit: edits.Edit | None = None, wait: bool = True,
+        edit: edits.Edit | None = None, synchronised: bool = True,
     ):  # fmt: skip
-        """Run and record one pass; return the recording, the logits and the milliseconds.
+        """Run one pass; return the recording, the logits and the milliseconds, inexact unless `synchronised`.
 
-        `check` records for the truth check; `wait` synchronises the device before each time.
+        `check` also records what the truth check compares; `synchronised` waits for the device before each
+        time. Neither applies to an own module.
         """
         placed = self.placed
         if isinstance(model, OwnModel):
@@ -232,11 +233,11 @@ class ForwardRunner:
             return recording, logits, 1000 * (time.perf_counter() - start)
         recorded = capture.recording(model, check=check, changes=changes, edit=edit)
         with inference_context(placed.device, placed.dtype), recorded as recording:
-            if wait:
+            if synchronised:
                 synchronise(placed.device)
             start = time.perf_counter()
             logits = model(pixels)
-            if wait:
+            if synchronised:
                 synchronise(placed.device)
             milliseconds = 1000 * (time.perf_counter() - start)
         tokens = tracing.grid_of(model).tokens if edit is None or edit.places is None else len(edit.places)

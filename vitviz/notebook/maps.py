@@ -120,7 +120,7 @@ def tensor_card(tensor: Any, what: TensorName) -> str:
         "layer head": lambda values, what: by_layers(values, what.unit, what.first),
         "row col": lambda values, what: map_card(values, what.unit, what.picture, what.diverging),
         "layer row col": _strip, "row col row2 col2": _mosaic, "filter row col": _mosaic,
-        "layer token": _matrix, "layer class": _answers, "depth depth2": _square,
+        "layer token": _matrix, "layer class": _class_table, "depth depth2": _square,
     }.get(what.axes)  # fmt: skip
     if draw is None or not values.size:
         return card(what.title, f"<pre>{text(tensor)}</pre>", caption=what.caption)
@@ -192,8 +192,8 @@ def _square(values: np.ndarray, what: TensorName) -> str:
     return f"{pixels}{scale(0.0, 1.0, 'viridis', what.unit, WIDTH)}"
 
 
-def _answers(values: np.ndarray, what: TensorName) -> str:
-    """Return a table of the top class of every layer and the score of the final class; all values if such."""
+def _class_table(values: np.ndarray, what: TensorName) -> str:
+    """Return a table by depth: top class and score of the final class; for a head of values, all outputs."""
     scores = scores_of(torch.from_numpy(values), what.head_type).numpy()
     of_values = what.head_type == "value"
     last = int(values[-1].argmax())

@@ -68,11 +68,11 @@ class Readout:
         return self.shares(torch.zeros(tokens, 1))  # the values of the tokens do not matter
 
     def shares(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token"]:
-        """Return each token's weight in y for one image, float64.
+        """Return each token's weight in y by image, float64; raise ValueError if attention or 'none' reads.
 
         A maximum reads each number from the token where it is largest. `tokens` are the input of the
         summaries (after the norm if it stands before them). All numbers of y count equally. Tokens with equal
-        maxima share the weight. Raises ValueError for attention and for 'none'.
+        maxima share the weight.
         """
         if not self.summaries or any(one.how == "attention" for one in self.summaries):
             raise ValueError(

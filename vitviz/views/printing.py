@@ -54,12 +54,12 @@ ALONE = PrintStyle()
 
 
 def patch_name(patch: int) -> LocalizedText:
-    """Return the page's name of a patch, given from 0."""
+    """Return the page's name of a patch, such as "Patch 1" for the patch with index 0."""
     return LocalizedText("Patch {number}", number=patch + 1)
 
 
 def place_name(grid: Grid, patch: int) -> LocalizedText:
-    """Return the row and column of a patch, given from 0, as text."""
+    """Return the row and column, from 1, of the patch with this index, as text."""
     return LocalizedText("row {row}, column {col}", row=patch // grid.cols + 1, col=patch % grid.cols + 1)
 
 
@@ -70,7 +70,7 @@ def prefix_name(name: str) -> str:
 
 
 def token_name(grid: Grid, token: int) -> str:
-    """Return the name of a token, counted with the prefix, and the row and column of a patch."""
+    """Return a token's name; a patch's with its row and column. `token` counts prefix tokens, from 0."""
     if token < grid.prefix:
         return LocalizedText("the {name} token", name=prefix_name(grid.prefix_names[token]))
     patch = token - grid.prefix

@@ -167,18 +167,18 @@ def mean_curves(several: Sequence[RemovalCurves]) -> RemovalCurves:
 
 
 def removal_curves(
-    maps: Mapping[Hashable, Float[Tensor, "row col"]], answers: LogitsOf, classes: tuple[int, ...],
-    answer: int | None, shares: Sequence[float], seed: int, draws: int, groups: int = GROUPS,
+    maps: Mapping[Hashable, Float[Tensor, "row col"]], logits_of: LogitsOf, classes: tuple[int, ...],
+    answer: int | None, shares: Sequence[float], seed: int, tie_orders: int, groups: int = GROUPS,
     told: OnStep | None = None, head_type: HeadType = "softmax",
 ) -> tuple[dict[Hashable, RemovalCurves], int]:  # fmt: skip
-    """Return every map's curves, and the number of sets of patches that were run; no SaCo without `groups`.
+    """Return each map's removal curves and the number of patch sets run; `tie_orders` orders break ties.
 
-    SaCo uses the drop of the probability when a group is removed; for a head of values, the drop of the
-    value.
+    SaCo is NaN if `groups` is 0. It uses the drop of the probability when a group is removed; for
+    a head of values, the drop of the value.
     """
     plans, sets = {}, []
     for name, values in maps.items():
-        orders, patches = removal_orders(values, seed, draws), values.numel()
+        orders, patches = removal_orders(values, seed, tie_orders), values.numel()
         counts = [round(share * patches) for share in shares]
         # remaining patches, with the most and the least relevant removed first
         sides = [
@@ -187,7 +187,7 @@ def removal_curves(
         salience, without = _groups(values.flatten(), orders[0], groups) if groups else (None, [])
         sets += chain(*chain(*sides), without)
         plans[name] = sides, salience, without
-    answered, result = _compute_logits(sets, answers, told), {}
+    answered, result = _compute_logits(sets, logits_of, told), {}
 
     def scores(keys: list[tuple[int, ...]]) -> dict[str, Tensor]:
         return compute_scores(torch.stack([answered[key] for key in keys]), classes, answer, head_type)

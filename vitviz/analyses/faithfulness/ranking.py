@@ -40,11 +40,12 @@ def faithfulness_measure(survey: Any) -> Any:
 
 
 def ranking_rows(survey: Any, protocol: int = 0, score: str | None = None) -> list[dict[str, Any]]:
-    """Return one row per method, ordered by the mean gap over images, best first.
+    """Return one row per method, best mean gap first; leave out methods refused for some images.
 
     Rows have the keys method, rank, most, least, gap, ahead, beats_chance and more.
 
-    Methods that do not apply to every image are omitted; `refused` gives the reasons.
+    `refused_methods` gives the reasons of those left out. `protocol` is an index into the measure's
+    protocols.
 
     `rank`, by the same score, is 1 plus the number of methods that lead by more than two standard errors of
     the paired difference; methods that do not differ significantly share a rank. `ahead` is the gap minus
@@ -79,7 +80,7 @@ def _with_error(name: str, one: Any, at: tuple[int, ...]) -> dict[str, float]:
 
 
 def refused_methods(survey: Any) -> dict[str, Any]:
-    """Return the methods that do not apply to some images and are therefore not ranked.
+    """Return the refusals of methods that do not apply to some images, by method; they are not ranked.
 
     Each has `pictures`, the number of those images, and `name` and `reason` of the first. Over the other
     images alone, such a method would be compared with methods tested on harder images.
@@ -89,7 +90,7 @@ def refused_methods(survey: Any) -> dict[str, Any]:
 
 
 def refusal_texts(survey: Any) -> list[LocalizedText]:
-    """Return the results of `refused` as sentences, and the methods that lack a map of a second class."""
+    """Return a sentence per method that is not ranked, and per method that lacks a map of a second class."""
 
     def values(method: str, one: Any) -> dict[str, Any]:
         about = {"method": TITLES[method], "count": one.pictures, "pictures": survey.images}

@@ -9,7 +9,7 @@ from vitviz.errors import VitvizError
 
 
 def ledger(passes: Passes) -> SaliencyMap:
-    """Direct contribution of every head by source patch, summed over layers and heads; adds up.
+    """Return the heads' direct contributions by patch; prefix tokens and constants complete the logit.
 
     Gandelsman et al. 2024 (arXiv 2310.05916); see `logit_account`. Direct effects only: the effect of a head
     through later layers is credited to those layers. The start, MLPs and biases are terms without a patch,

@@ -123,7 +123,7 @@ def _shape_text(subject: ViewContext) -> LocalizedText:
 
 
 def cosines(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the cosine of every two tokens: (query, key)."""
+    """Return the cosine of every two tokens' vectors at the chosen depth: (token, token)."""
     trace, centred = subject.trace, settings["mean"] == "out"
 
     def make() -> np.ndarray:
