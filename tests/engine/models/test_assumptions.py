@@ -247,6 +247,15 @@ def test_invalid_override_is_rejected(wrong):
         vitviz.load("vitviz-tiny", **wrong)
 
 
+@pytest.mark.parametrize(
+    "name", ["beit_base_patch16_224", "eva02_tiny_patch14_224", "vit_relpos_small_patch16_224"]
+)
+def test_heads_of_position_dependent_attention_cannot_be_changed(name):
+    model = timm.create_model(name, img_size=64 if "eva" not in name else 56, depth=1).eval()
+    with pytest.raises(CheckpointError, match="cannot have 4 heads: its .* the number"):
+        Overrides(heads=4).applied(model, name)
+
+
 @pytest.mark.parametrize("text", ["heads=many", "width=3", "heads", "heads=3&heads=4", "mean=1,2", "x" * 500])
 def test_invalid_override_in_name_is_rejected(text):
     with pytest.raises(VitvizError):

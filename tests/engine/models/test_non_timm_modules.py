@@ -376,6 +376,83 @@ def test_tokens_reordered_inside_block_are_rejected(layer):
         inspect_module(SequenceViT(blocks))
 
 
+class Rolled(Residual):
+    """A block that moves the patches of its output."""
+
+    def forward(self, x):
+        output = super().forward(x)
+        return torch.cat([output[:, :1], output[:, 1:].roll(5, 1)], 1)
+
+
+class Mixed(Attention):
+    """Attention whose values of the patches are convolved over the grid."""
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads)
+        self.convolution = nn.Conv2d(width, width, 3, padding=1, groups=width)
+
+    def forward(self, x):
+        q, k, v = self.to_qkv(self.norm(x)).chunk(3, dim=-1)
+        near = self.convolution(v[:, 1:].mT.unflatten(2, (4, 4))).flatten(2).mT
+        v = torch.cat([v[:, :1], near], 1)
+        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (q, k, v))
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        return self.to_out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class Selecting(SequenceViT):
+    """Tokens in order of their similarity to the class token, after the first block."""
+
+    def forward(self, image):
+        x = self.embed(image).flatten(2).mT
+        x = self.blocks[0](torch.cat([self.first.expand(len(x), -1, -1), x], dim=1))
+        order = (x[:, 1:] @ x[:, :1].mT).argsort(dim=1).expand(-1, -1, 32)
+        x = self.blocks[1:](torch.cat([x[:, :1], x[:, 1:].gather(1, order)], dim=1))
+        return self.head(x[:, 0])
+
+
+def blocks_with_mixed_values():
+    blocks = blocks_of()
+    blocks[1].attention = Mixed(32, 4)
+    return blocks
+
+
+MOVED = {
+    "values": (
+        lambda: SequenceViT(blocks_with_mixed_values()),
+        "attention of block 2 than at the block's input",
+    ),
+    "output": (lambda: SequenceViT(blocks_of(Rolled)), "output of block 1 than at the block's"),
+    "between": (lambda: Selecting(blocks_of()), "input of block 2 than at the output of block 1"),
+}
+
+
+@pytest.mark.parametrize("place", MOVED)
+def test_tokens_moved_elsewhere_are_rejected(place):
+    make, message = MOVED[place]
+    with pytest.raises(UnsupportedModel, match=message):
+        inspect_module(make())
+
+
+class WithTeacher(nn.Module):
+    """A model with a deeper one beside it that is not called."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = SequenceViT([Residual() for _ in range(6)])
+        self.student = SequenceViT(blocks_of())
+
+    def forward(self, image):
+        return self.student(image)
+
+
+def test_blocks_that_are_not_called_are_ignored():
+    trace = inspect_module(model := WithTeacher()).trace(IMAGE)
+    expected = inspect_module(model.student).trace(IMAGE)
+    assert len(trace.layers) == 3
+    assert_same(trace.attention(2), expected.attention(2))
+
+
 class ByHand(nn.Module):
     """Attention with a softmax written as exponentials and their sum."""
 

@@ -4,19 +4,20 @@ The blocks are the longest run of modules of one type. The grid follows from the
 layer that runs and from the length of the sequence, and is proven: patches of an image are changed by the
 digits of their number, and the tokens that change at the first block must spell each number once. Tokens of
 an overlapping convolutional stem depend on several patches: their centres must form the grid. The attention
-is proven by the truth check of `forward.recording`, as everywhere. Inside each block, tokens must keep the
-order of its input. Which tokens the output reads is found in `own_readout`.
+is proven by the truth check of `forward.recording`, as everywhere. Tokens must keep their order inside the
+blocks and between them. Which tokens the output reads is found in `own_readout`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from vitviz.engine.adapters.own_readout import (
@@ -33,7 +34,7 @@ from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.forward import copies, hooks
 from vitviz.engine.forward.own_model import OwnModel
 from vitviz.engine.forward.own_pass import record_pass, run_pass
-from vitviz.engine.forward.recording import check_truth
+from vitviz.engine.forward.recording import Recording, check_truth
 from vitviz.engine.forward.tracing import attentions_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import UnsupportedModel, VitvizError, quoted
@@ -69,13 +70,14 @@ def loaded_own(
             " it was made."
         )
     module, in_place = _float32_copy(model)
-    path, layers = _blocks(module, blocks, kind)
-    own = OwnModel(module, layers, output, in_place)
-    own.blocks_given = blocks is not None
     size = size or _size(model)
     channels = channels_of(module, given.mean)
     noise = torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
-    own.embedding, embedding = _first_linear_layer(own, noise)
+    called = _called_parts(OwnModel(module, [], output, in_place), noise)
+    path, layers = _blocks(module, blocks, kind, called)
+    own = OwnModel(module, layers, output, in_place)
+    own.blocks_given = blocks is not None
+    own.embedding = next((part for part in called if isinstance(part, nn.Conv2d | nn.Linear)), None)
     recording, logits = record_pass(own, noise)
     tokens, own.embed_dim = recording.tokens[0].shape[1:]
     own.own_grid, own.order = _grid(own, noise, size, patch, prefix, tokens)
@@ -104,7 +106,9 @@ def loaded_own(
         f" {call.q.shape[-1]}{'' if call.mask is None else ', with a bias'}, verified in every"
         " block",
         "patches": f"{own.own_grid.rows} x {own.own_grid.cols} of {own.own_grid.patch}, {found}",
-        "patch embedding": embedding or "not found",
+        "patch embedding": "not found"
+        if own.embedding is None
+        else f"{called[own.embedding]}: {type(own.embedding).__name__}",
         "prefix tokens": f"{', '.join(own.own_grid.prefix_names) or 'none'} (named by number)",
         "output": "no class scores" if logits is None else f"{own.num_classes} numbers",
         "tokens read by the output": reading,
@@ -182,8 +186,10 @@ def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
     return twin, False
 
 
-def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn.Module]]:
-    """Return the path and the modules of the blocks: the longest run of modules of one type, or `path`."""
+def _blocks(
+    model: nn.Module, path: str | None, kind: str, called: Collection[nn.Module]
+) -> tuple[str, list[nn.Module]]:
+    """Return the path and the modules of the blocks: the longest called run of one type, or `path`."""
     if path is not None:
         try:
             layers = list(model.get_submodule(path).children())
@@ -195,7 +201,10 @@ def _blocks(model: nn.Module, path: str | None, kind: str) -> tuple[str, list[nn
                 f" {_describe(_runs(model))}."
             )
         return path, layers
-    runs = _runs(model)
+    runs = {
+        path: run for path, run in _runs(model).items()
+        if any(part in called for one in run for part in one.modules())
+    }  # fmt: skip
     if not runs:
         raise UnsupportedModel(
             f"{kind} has no sequence of equal modules that could be transformer blocks. Pass their path as"
@@ -244,17 +253,18 @@ def _size(model: nn.Module) -> tuple[int, int]:
     return 224, 224
 
 
-def _first_linear_layer(own: OwnModel, noise: Tensor) -> tuple[nn.Module | None, str]:
-    """Return the first convolution or linear layer that runs, and its path and class as a text."""
-    first: list[tuple[nn.Module, str]] = []
+def _called_parts(own: OwnModel, noise: Tensor) -> dict[nn.Module, str]:
+    """Return the parts that run on an image, in the order of their first call, with their paths."""
+    called: dict[nn.Module, str] = {}
     with ExitStack() as stack:
         for path, part in own.module.named_modules():
-            if isinstance(part, nn.Conv2d | nn.Linear):
-                result = part, f"{path}: {type(part).__name__}"
-                hook = part.register_forward_pre_hook(lambda part, args, found=result: first.append(found))
-                stack.callback(hook.remove)
-        run_pass(own, noise, {}, first_only=True)
-    return first[0] if first else (None, "")
+
+            def note(part, args, path=path) -> None:
+                called.setdefault(part, path)
+
+            stack.callback(part.register_forward_pre_hook(note).remove)
+        run_pass(own, noise, {})
+    return called
 
 
 def _grid(
@@ -369,35 +379,73 @@ def _prove(own: OwnModel, noise: Tensor, kind: str) -> None:
 
 
 def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) -> None:
-    """Raise UnsupportedModel unless each block's q and k of a token follow from that token of its input.
+    """Raise UnsupportedModel unless a token keeps its place inside the blocks and between them.
 
-    The digits of a token's number tell in which passes it is changed, at the input of every block.
+    Tokens are changed at the input of every block, where q, k and v must follow from the same tokens, and
+    then at the output of every block but the last, where the next input must. A block's output mixes tokens,
+    so it is refused only if its rows follow the tokens of the input in another order.
     """
-    inputs: dict[int, Tensor] = {}
-    layers = range(len(own.blocks))
+    numbers, last = torch.arange(tokens), len(own.blocks) - 1
+    expected = numbers if own.order is None else own.order.cpu()
 
-    def queries_and_keys(changed: Tensor) -> list[Tensor]:
+    def run(moment: str, plain: dict[int, Tensor], changed: Tensor) -> tuple[Recording, list[Tensor]]:
+        """Return the recording of a pass with some tokens changed at a moment, and the inputs before."""
+        inputs: list[Tensor] = []
+
         def change(layer: int, given: Tensor) -> Tensor:
-            plain = inputs.setdefault(layer, given.detach().clone().reshape(tokens, -1))
-            other = torch.randn(plain.shape, generator=torch.Generator().manual_seed(layer)).to(plain)
-            mixed = torch.where(changed.to(plain.device)[:, None], plain + other * plain.std(), plain)
+            rows = plain.setdefault(layer, given.detach().clone().reshape(tokens, -1))
+            other = torch.randn(rows.shape, generator=torch.Generator().manual_seed(layer)).to(rows)
+            mixed = torch.where(changed.to(rows.device)[:, None], rows + other * rows.std(), rows)
             return mixed.reshape(given.shape)
 
-        changes = {("input", layer): (partial(change, layer),) for layer in layers}
-        calls = (call for (call,) in record_pass(own, noise, changes)[0].calls)
-        return [one[0].transpose(0, 1).flatten(1).float().cpu() for call in calls for one in (call.q, call.k)]
+        changes: dict[tuple[str, int], tuple] = {
+            ("input", layer): (lambda given: inputs.append(given.detach().clone().reshape(tokens, -1)),)
+            for layer in range(1, last + 1)
+        }
+        for layer in range(last + (moment == "input")):
+            changes[moment, layer] = (*changes.get((moment, layer), ()), partial(change, layer))
+        return record_pass(own, noise, changes)[0], inputs
 
-    numbers = torch.arange(tokens)
-    expected = numbers if own.order is None else own.order.cpu()
-    plain, other = queries_and_keys(numbers < 0), queries_and_keys(numbers >= 0)
+    def inside(changed: Tensor) -> list[Tensor]:
+        recording, _ = run("input", at_input, changed)
+        calls = (call for (call,) in recording.calls)
+        parts = [one[0].transpose(0, 1).flatten(1) for call in calls for one in (call.q, call.k, call.v)]
+        return [*parts, *(rows[0] for rows in recording.tokens[1:])]
+
+    def refuse(place: str, compared: str) -> None:
+        raise UnsupportedModel(
+            f"{kind} has other tokens at the {place} than at the {compared}: it reorders or mixes them there,"
+            " so the tokens of its maps are not known. Reorder them before the first block instead."
+        )
+
+    at_input: dict[int, Tensor] = {}
+    at_output: dict[int, Tensor] = {}
+    found = _sources(inside, numbers)
+    for place, (known, sources) in enumerate(found[: 3 * last + 3]):
+        if (known & (sources != expected)).any():
+            refuse(f"attention of block {place // 3 + 1}", "block's input")
+    for block, (known, sources) in enumerate(found[3 * last + 3 :], 1):
+        permuted = sorted(sources.tolist()) == numbers.tolist()
+        if permuted and (known & (sources != expected)).any():
+            refuse(f"output of block {block}", "block's input")
+    between = _sources(lambda changed: run("output", at_output, changed)[1], numbers) if last else []
+    for block, (known, sources) in enumerate(between, 1):
+        if (known & (sources != numbers)).any():
+            refuse(f"input of block {block + 1}", f"output of block {block}")
+
+
+def _sources(
+    run: Callable[[Tensor], list[Tensor]], numbers: Tensor
+) -> list[tuple[Bool[Tensor, " token"], Int[Tensor, " token"]]]:
+    """Return, for each tensor of `run`, which rows follow from a token, and the number of that token.
+
+    The digits of a token's number tell in which passes it is changed.
+    """
+    plain, other = ([rows.float().cpu() for rows in run(changed)] for changed in (numbers < 0, numbers >= 0))
     known = [(a - b).norm(dim=-1) > 1e-3 * a.norm(dim=-1) for a, b in zip(plain, other, strict=True)]
-    for digit in range((tokens - 1).bit_length()):
-        mixed = queries_and_keys((numbers >> digit & 1).bool())
-        for place, (rows, old, new) in enumerate(zip(mixed, plain, other, strict=True)):
-            is_new = (rows - new).norm(dim=-1) < (rows - old).norm(dim=-1)
-            if (known[place] & (is_new != (expected >> digit & 1).bool())).any():
-                raise UnsupportedModel(
-                    f"{kind} has other tokens at the attention of block {place // 2 + 1} than at the block's"
-                    " input: it reorders or mixes them inside the block, so the tokens of its maps are not"
-                    " known. Reorder them before the first block instead."
-                )
+    sources = [torch.zeros_like(numbers) for _ in plain]
+    for digit in range((len(numbers) - 1).bit_length()):
+        for place, rows in enumerate(run((numbers >> digit & 1).bool())):
+            new, old = ((rows.float().cpu() - one[place]).norm(dim=-1) for one in (other, plain))
+            sources[place] += (new < old).long() << digit
+    return list(zip(known, sources, strict=True))

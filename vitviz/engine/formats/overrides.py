@@ -155,7 +155,7 @@ class Overrides:
         if self.heads is not None:
             for attention in [*(block.attn for block in model.blocks), getattr(model, "attn_pool", None)]:
                 if attention is not None:
-                    _with_heads(attention, self.heads, name)
+                    _with_heads(attention, self.heads, name, getattr(model, "rope", None) is not None)
         if self.activation is not None:
             for block in model.blocks:
                 if not isinstance(getattr(getattr(block, "mlp", None), "act", None), nn.Module):
@@ -238,18 +238,26 @@ def split_name(name: str) -> tuple[str, Overrides]:
     return (own, Overrides.parse(text)) if own and mark else (plain_name(name), Overrides())
 
 
-def _with_heads(attention: nn.Module, heads: int, name: str) -> None:
+def _with_heads(attention: nn.Module, heads: int, name: str, rotated: bool) -> None:
     """Set the number of heads of an attention module, in place, with head width and scale.
 
-    Raise CheckpointError if they do not divide the width or the module fixes them.
+    `rotated`: True if queries and keys are rotated by their positions. Raise CheckpointError if the number
+    does not divide the width, or if the module determines it.
     """
-    width = attention.num_heads * attention.head_dim
     if heads == attention.num_heads:
         return
-    fixed = not isinstance(getattr(attention, "q_norm", nn.Identity()), nn.Identity)
-    if width % heads or fixed or not isinstance(getattr(attention, "proj", None), nn.Linear):
-        divides = f"its width {width} is not divisible by that number"
-        why = "its norms of queries and keys determine the number" if fixed else divides
+    tables = ("relative_position_bias_table", "rel_pos")
+    normed = not isinstance(getattr(attention, "q_norm", nn.Identity()), nn.Identity)
+    width = attention.num_heads * getattr(attention, "head_dim", 0)
+    why = (
+        "its norms of queries and keys determine the number" if normed
+        else "its position embeddings determine the number"
+        if rotated or any(getattr(attention, table, None) is not None for table in tables)
+        else "its attention determines the number"
+        if not width or not isinstance(getattr(attention, "proj", None), nn.Linear)
+        else f"its width {width} is not divisible by that number" if width % heads else ""
+    )  # fmt: skip
+    if why:
         raise CheckpointError(
             f"{name} cannot have {heads} heads: {why}. It was built with {attention.num_heads}."
         )
