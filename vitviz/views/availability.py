@@ -28,5 +28,6 @@ def refusal(view: View, subject: ViewContext) -> str | None:
 
 
 def misses_patches(view: View, subject: ViewContext) -> bool:
-    """Return True if the view needs every patch and patches were dropped."""
-    return view.scope.every_patch and subject.trace is not None and subject.trace.kept is not None
+    """Return True if the view lacks only the patches that were dropped: painting over them instead helps."""
+    dropped = subject.trace is not None and subject.trace.kept is not None
+    return view.scope.every_patch and dropped and view.unsupported(subject) is None

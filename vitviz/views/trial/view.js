@@ -188,7 +188,7 @@ const this_ = {
   curves(self) {
     const { drawn, curves, run } = self.ui;
     const room = self.room || Infinity;
-    const stacked = self.width < 520 ? room >= 340 * self.zoom : self.width < 900 && room >= 560;
+    const stacked = self.width < 520 ? room >= 380 * self.zoom : self.width < 900 && room >= 560;
     const tall = Math.min(self.tall, innerWidth < 768 ? 260 : 820); // a phone's page has two screens
     curves.classList.toggle('vv-stacked', stacked);
     const best = run.verdict?.rows.slice(0, BEST).map(({ method }) => method) ?? [];
