@@ -89,7 +89,7 @@ def lessons_folder(given: Path | None = None) -> Path:
 
 
 def _up_to(most: int, said: str, kind: type = int, unit: int = 1) -> Callable[[Any], float]:
-    """Return a parser for numbers above 0 and up to `most`, scaled by `unit`; `said` completes its error."""
+    """Return a parser of numbers in (0, `most`], multiplied by `unit`; `said` completes its error."""
 
     def read(text: Any) -> float:
         try:
@@ -220,7 +220,7 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
 
 
 def _own(host: str, shared: bool) -> bool:
-    """True if the page serves only this machine."""
+    """Return True if the app serves only this machine: a local address, not shared, not on a Space."""
     details = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
     return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, details)))
 

@@ -69,7 +69,7 @@ def with_space_gpu(inspector: Inspector) -> Inspector:
 
 
 def gpu_seconds(name: str, work: bytes, pictures: int, model: bytes | None = None) -> int:
-    """Return the GPU seconds to request for `passes`; smaller requests wait less and save quota."""
+    """Return the GPU seconds to request for `run_passes`; smaller requests wait less and save quota."""
     return START + EACH * pictures
 
 

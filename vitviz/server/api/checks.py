@@ -34,7 +34,7 @@ def finding_json(finding: Finding, say: Callable[[str], Any] = str) -> dict[str,
 
 
 def step_json(service: AnalysisService, key: str, number: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the findings of one check for the page, with the number of the next check.
+    """Run check `number` on a run's checkpoint; return its findings and the next number, as JSON.
 
     With `quick`, cheap checks alone follow, on half of the cores.
     """
@@ -46,7 +46,7 @@ def step_json(service: AnalysisService, key: str, number: str, given: Mapping[st
 
 
 def file(service: AnalysisService, key: str, name: str, given: Mapping[str, str]) -> tuple[bytes, str]:
-    """Return the findings so far as a file and its name: report.html or report.csv."""
+    """Return the findings computed so far as a file's bytes and its name: report.html or report.csv."""
     report = service.checks.report(key, given.get("set", ""))
     report = replace(report, findings=public(report.findings))
     made = {"report.html": report.html, "report.csv": report.csv}

@@ -398,12 +398,12 @@ class Endpoints:
         return [{name: getattr(one, name) for name in fields} for one in every]
 
     def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
-        """Return a file as JSON: base64 data, its name and caption."""
+        """Return a file as JSON: checkpoint, view, name, caption, and the data in base64."""
         about = {"checkpoint": self._service.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
 
     def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
-        """Return a view, its subject and its checked settings."""
+        """Return the view of a slug, the image's context, and the settings parsed from `given`."""
         view, subject = self._service.view(slug), self._subject(image, checkpoint)
         texts = {name: str(one) for name, one in given.items()}
         return view, subject, parse_settings(view, texts, subject.about)
@@ -413,31 +413,31 @@ class Endpoints:
         return self._service.checkpoints.inspector(self._name(checkpoint))
 
     def _name(self, checkpoint: str) -> str:
-        """Return a checkpoint's name stripped of spaces; the service's default for ''."""
+        """Return a checkpoint's name without surrounding spaces; the service's default for ''."""
         return str(checkpoint).strip() or self._service.settings.checkpoint
 
     def _subject(self, image: Any, checkpoint: str, without: str = "") -> ViewContext:
-        """Return the view context of an image under a checkpoint, with an ablation as text or ''."""
+        """Return the view context of an image under a checkpoint; `without` is an ablation as text."""
         return self._service.subject(self._key(image, checkpoint, without))
 
     def _key(
         self, image: Any, checkpoint: str, without: str = "", strokes: str = "", second: str = ""
     ) -> str:
-        """Return the run's key of an image under a checkpoint and a `second`, with edits and ablations."""
+        """Trace an edited image under a checkpoint and a `second`; return the key of the run or pair."""
         changes = {"without": Ablation.parse(str(without)), "strokes": ImageEdits.parse(str(strokes))}
         picture, beside = self._picture(image), str(second).strip()
         key = self._service.look(picture, self._name(checkpoint), **changes)
         return self._service.runs.pair(key, self._service.look(picture, beside, **changes)) if beside else key
 
     def _picture(self, image: Any) -> str:
-        """Return the key of a sample or an upload. A bare path would be one on this server."""
+        """Store a sample (by its name, never by a path) or an upload; return the image's key."""
         if isinstance(image, str):
             return self._service.pictures.sample(image)
         return self._service.pictures.add_upload(_path(image))
 
 
 def _path(image: Any) -> Any:
-    """Return the path of an upload, unchecked."""
+    """Return the unchecked path in an upload's dict or object; None if it has none."""
     return image.get("path") if isinstance(image, dict) else getattr(image, "path", None)
 
 
@@ -445,7 +445,7 @@ PUBLIC = tuple(name for name in vars(Endpoints) if not name.startswith("_"))
 
 
 def _top(trace: Any, count: int) -> list[dict[str, Any]]:
-    """Return the likeliest classes with their scores."""
+    """Return the `count` likeliest classes of a trace, each with its label and its score."""
     return [{"label": label, trace.quantity: to_lists(score)} for label, score in trace.top(count)]
 
 
@@ -462,7 +462,7 @@ def _origin(trace: Any) -> dict[str, str]:
 
 
 def views_with_endpoints() -> tuple[View, ...]:
-    """Return the views with derived endpoints: with exported items and no endpoint of their own."""
+    """Return the views with exported items and no endpoint of their own; theirs are derived."""
     others = (view for view in VIEWS if view.export.endpoint is None)
     return tuple(view for view in others if any(item.in_export for item in view.items))
 

@@ -30,7 +30,7 @@ USUAL = 4_000_000  # pixels; larger figures are drawn alone
 def figure(
     service: AnalysisService, key: str, slug: str, given: QueryTexts, asked: PrintStyle = ALONE
 ) -> Figure:
-    """Return a view's figure for a key and settings as in a link. Raises VitvizError for invalid ones."""
+    """Return a view's figure; `given` has settings as in a link. Raises VitvizError for invalid ones."""
     view, subject = service.view(slug), service.subject(key)
     if subject.survey is not None and not view.scope.averages:
         raise Unknown(f"{view.title} has no average over a set of images.")
@@ -91,7 +91,7 @@ def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dic
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Parse settings such as "fusion=max discard=0.9". Raises WrongSetting for a part without a name."""
+    """Return the settings of a text such as "fusion=max discard=0.9". Raises WrongSetting without a name."""
     settings = {}
     for part in text.split():
         name, sign, value = part.partition("=")
@@ -118,22 +118,22 @@ class FigureRequest:
                 raise Unknown(f"{what} have no {quoted(one)}; expected one of {', '.join(known)}.")
 
     def text(self, name: str, usual: str, form: str = ".*", expected: str = "") -> str:
-        """Return one parameter. Raises WrongSetting unless it has the `expected` form."""
+        """Return a parameter, or `usual` if it is missing. Raises WrongSetting unless it matches `form`."""
         value = self._ours.get(name, usual)
         if not re.fullmatch(form, value, re.DOTALL):
             raise WrongSetting(f"{self._prefix}{name}={quoted(value)} is not valid; expected {expected}.")
         return value
 
     def number(self, name: str, usual: str) -> int | None:
-        """Return a whole number; None for an empty text if that is the default."""
+        """Return a parameter as a whole number; None for an empty text, allowed if `usual` is empty."""
         text = self.text(name, usual, "[0-9]{1,4}" if usual else "[0-9]{0,4}", "a whole number")
         return int(text) if text else None
 
     def flag(self, name: str, usual: str = "0") -> bool:
-        """Return a parameter that is 0 or 1."""
+        """Return a parameter that is 0 or 1 as a boolean."""
         return self.text(name, usual, "[01]", "0 or 1") == "1"
 
     def look(self) -> PrintStyle:
-        """Return the style of the figures."""
+        """Return the print style that the parameters describe."""
         flags = {name: self.flag(name) for name in ("detail", "dark")}
         return PrintStyle(**flags, language=self.text("lang", "en"))

@@ -114,7 +114,7 @@ def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
 
 
 def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
-    """Return the zip's description of a run, which `read` parses; `given` as in `everything`."""
+    """Return the zip's description of a run, which `read_lesson` parses; `given` as in `lesson_zip`."""
     run, second = service.runs.run(key), given.get("second")
     seen = {
         "checkpoint": run.checkpoint,
@@ -131,7 +131,7 @@ def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> di
 
 
 def settings_by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
-    """Group settings named "view.setting" by view. Raises Unknown for an unknown view."""
+    """Return the settings named "view.setting", by view. Raises Unknown for an unknown view."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
     for name, value in given.items():
         slug, dot, setting = name.partition(".")
@@ -141,7 +141,7 @@ def settings_by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
 
 
 def file_name(checkpoint: str) -> str:
-    """Return a file name that is safe in HTTP headers and on every file system."""
+    """Return the name of a checkpoint's zip, safe in HTTP headers and on every file system."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint).strip(".-") or "checkpoint"
     return f"{plain if plain.startswith('vitviz') else 'vitviz-' + plain}.zip"
 
@@ -150,7 +150,7 @@ def _write(
     archive: zipfile.ZipFile, folder: str, service: AnalysisService, keys: tuple[str, str], given: QueryTexts,
     surveys: QueryTexts
 ) -> dict[str, str]:  # fmt: skip
-    """Write the files of a run into a folder; return the views left out, with reasons."""
+    """Write the files of a run into a folder of a zip; return the reasons for views left out, by view."""
     key, second = keys
     pair = service.runs.pair(key, second) if second else key
     subject, asked = service.subject(key), settings_by_view(given)
@@ -214,7 +214,7 @@ def _run_description(
 
 
 def _arrays(archive: zipfile.ZipFile) -> str:
-    """Return one line per array of the first checkpoint: the array's name and axes."""
+    """Return a text with a line per array of the first checkpoint: the file, the array and its axes."""
     lines = []
     for view in VIEWS:
         name = f"numbers/{view.slug}.npz"

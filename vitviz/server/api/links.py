@@ -83,7 +83,7 @@ def link_base() -> str:
 
 
 def _normal_text(kind: type[Ablation | ImageEdits], text: str, most: int | None = None) -> str | None:
-    """Return the normal form of an ablation's or edits' text; None if empty, invalid or above `most`."""
+    """Return an ablation's or edits' text in normal form; None if empty, invalid or above `most`."""
     try:
         return kind.parse(text).text() or None if most is None or len(text) <= most else None
     except VitvizError:

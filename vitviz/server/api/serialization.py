@@ -46,7 +46,7 @@ def grid_json(grid) -> dict[str, Any]:
 
 
 def parse_whole(value: Any, name: str, least: int, most: int) -> int:
-    """Check an integer against two bounds. Raises WrongSetting with the given value.
+    """Return a number from `least` to `most` as int. Raises WrongSetting, with `name`, for any other value.
 
     >>> parse_whole(3.0, "layer", 1, 12)
     3
@@ -80,7 +80,7 @@ def error_text(error: BaseException) -> str:
 
 
 def error_json(error: BaseException, place: str = "the page") -> dict:
-    """Return an error for the page as a sentence with values; log internal errors."""
+    """Return an error's message for the page as JSON; log an internal error, with its `place`."""
     if not isinstance(error, VitvizError):
         log.error("%s failed by a mistake of ours", place, exc_info=error)
         return text_to_json(UNEXPECTED)

@@ -54,7 +54,7 @@ def page_video(
     service: AnalysisService, key: str, slug: str, given: QueryTexts, over: str = "training",
     asked: PrintStyle = ALONE, told: OnFrame = lambda done, of: None
 ) -> Animation:  # fmt: skip
-    """Return the video of a view over training or over the layers. `told` receives the progress.
+    """Return a view's video over "training" or "layers"; call `told` after each snapshot's figure.
 
     Raises VitvizError if the view has no such video.
     """
@@ -139,7 +139,7 @@ def encode_video(
     service: AnalysisService, made: Animation, form: str, width: int, seconds: float,
     told: OnFrame = lambda done, of: None
 ) -> bytes:  # fmt: skip
-    """Draw and encode the file in an expensive turn."""
+    """Return a video as the bytes of a file in format `form`, encoded in an expensive turn."""
     with service.work.drawing(width * width):
         return made.file(form, width, seconds, told)
 
@@ -165,7 +165,7 @@ def video_lengths(service: AnalysisService, key: str, slug: str, given: QueryTex
 
 
 def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snapshot]:
-    """Return the training snapshots of a video. Raises VitvizError for none, or if each takes too long."""
+    """Return at most MOST snapshots for a video. Raises VitvizError for none, or if each takes too long."""
     moments = thin_out(service.checkpoints.moments(checkpoint), MOST)
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
@@ -175,5 +175,5 @@ def _moments(service: AnalysisService, view: View, checkpoint: str) -> list[Snap
 
 
 def _count(count: list[int], drawn: int, done: int, of: int) -> None:
-    """Count every frame twice: when computed (`drawn` is 0) and when drawn (1)."""
+    """Set `count` to [done, total]; a frame counts as computed (`drawn` is 0) and as drawn (1)."""
     count[:] = [done + drawn * of, 2 * of]

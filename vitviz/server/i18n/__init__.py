@@ -1,7 +1,7 @@
 """Languages of the page: English, Simplified Chinese and Korean.
 
 The English text is the key of its translations in languages/*.json. The browser translates most texts:
-Gradio's components through `gr.I18n` (`say`), the scripts' texts through `window.vitviz.texts` (`head`).
+Gradio's components through `gr.I18n` (`translatable`), the scripts' texts through `window.vitviz.texts`.
 Python translates only what it writes for one visitor, such as a figure, into the language of the request.
 
 The browser chooses the language (first.js): `?lang=` in the address, else the first supported language of the
@@ -19,7 +19,7 @@ from starlette.requests import HTTPConnection
 
 from vitviz.views.languages import NAMES, translate, translations
 
-# key → arguments of `say`, until the page is launched
+# key → arguments of `translatable`, until the page is launched
 _said: dict[str, tuple[str, dict[str, str]]] = {}
 
 
@@ -35,7 +35,7 @@ def translatable(text: str, **parts: str) -> gr.i18n.I18nData:
 
 
 def gradio_translations() -> gr.I18n:
-    """Return all texts of `say` for `launch()`, and two texts that Gradio itself lacks."""
+    """Return all texts of `translatable` for `launch()`, and two texts that Gradio itself lacks."""
     said = {**_said, "common.complete": (mark("Done"), {}), "common.upload": (mark("Upload"), {})}
     return gr.I18n(
         **{tag: {key: translate(text, tag, **parts) for key, (text, parts) in said.items()} for tag in NAMES}

@@ -33,7 +33,7 @@ _KNOWN = {
 def form_value(
     inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
 ) -> dict[str, Any]:
-    """Return the form's value; `answers` are the predictions of each choice, once known."""
+    """Return the form of assumed values as JSON; `answers` maps (name, value) to a prediction, if known."""
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
     from vitviz.engine.formats.overrides import split_name
 
@@ -64,7 +64,7 @@ def form_value(
 
 
 def form_with_predictions(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the form's value with the prediction of each choice for the current image."""
+    """Return the form of assumed values, with each choice's prediction for the current image."""
     from vitviz.engine.choices import predictions_by_choice
 
     run = service.runs.run(state["key"])

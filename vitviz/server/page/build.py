@@ -73,7 +73,7 @@ def build_page(service: AnalysisService) -> gr.Blocks:
 
 
 def _grouped() -> str:
-    """Return CSS that shows only the tabs in the group of the selected tab."""
+    """Return CSS that hides the tabs outside the group of the selected tab."""
     rules = []
     for _, slugs in GROUPED["groups"]:
         own = [f"#vitviz-tab-{slug}-button" for slug in slugs]
@@ -83,7 +83,7 @@ def _grouped() -> str:
 
 
 def _tab(view: View) -> list[Canvas]:
-    """Build a view's tab; return its figures, of the first and of the second checkpoint."""
+    """Build a view's tab; return its two canvases, for the first and the second checkpoint."""
     details = view.words
     lead = translatable("## {title}\n\n{what}\n\n{how}", title=view.title, what=details.what, how=details.how)
     with gr.Tab(translatable(view.title), id=view.slug, elem_id=f"vitviz-tab-{view.slug}"):
@@ -181,7 +181,7 @@ def _connect(demo: gr.Blocks, page: PageRenderer, session: gr.State, right: gr.T
 
 
 def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Dependency]:
-    """Connect the image-set panel; return the listeners that another choice cancels."""
+    """Connect the image-set panel's listeners; return those that any other choice cancels."""
     over, panel, files = ImageSetPanel(page.service), page.left.set, page.left.files
     figures = [session, *page.over_sets, panel]
     answering = panel.answer(over.answer, session, panel, **QUIET)

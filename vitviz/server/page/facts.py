@@ -86,7 +86,7 @@ def prediction_facts(subject: ViewContext, key: str = "", sample: str | None = N
 
 
 def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
-    """Return what a sample shows and whether the prediction is right; None if that is unknown."""
+    """Return what a sample shows, and if the prediction is wrong, as JSON; None if that is unknown."""
     photo = next((one for one in samples() if one.name == sample), None)
     if photo is None or trace.prediction is None or not len(trace.labels) == trace.logits.numel() > 1:
         return None
@@ -105,14 +105,14 @@ def _truth(trace: Trace, sample: str | None) -> dict[str, Any] | None:
 
 
 def sample_row(chosen: str | None, checkpoint: str) -> dict[str, Any]:
-    """Return the samples, the featured ones first: name, subject, and whether the prediction is wrong."""
+    """Return the samples, the featured ones first: name, subject, and if `checkpoint` is wrong on it."""
     row = sorted(samples(), key=lambda one: (*FEATURED, one.name).index(one.name))
     details = [[one.name, one.shows, checkpoint in one.mistaken_by] for one in row]
     return {"samples": details, "featured": len(FEATURED), "chosen": chosen}
 
 
 def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
-    """Return notes on the prediction, as sentences with values."""
+    """Return notes on a prediction (classes, score, precision) as sentences with values, for JSON."""
     notes = [text_to_json(checkpoint.note)] if checkpoint.note else []
     notes += [text_to_json(_REPLACED)] if checkpoint.replaced else []
     outputs = 0 if trace.logits is None else trace.logits.numel()
@@ -134,7 +134,7 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
 
 
 def sentence_field(inspector: Inspector) -> dict[str, Any]:
-    """Return the value of the field for sentences or vectors as classes."""
+    """Return the JSON of the field that takes sentences or vectors as classes."""
     from vitviz.engine.studies.text import reads_text
 
     name, sentences, templates = without_text(inspector.checkpoint.name)

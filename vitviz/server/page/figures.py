@@ -14,9 +14,10 @@ AWAITED = mark("This view needs the whole forward pass, which is still running."
 
 
 def figures_of(view: View, service: AnalysisService, state: dict, soon: bool = False) -> list:
-    """Return the figures of the first and the second checkpoint; the second follows the first one's settings.
+    """Return a view's figure values (JSON) for the first and the second checkpoint; {} without a second.
 
-    With `soon`, return what is available before a pass and wait for none.
+    The second figure follows the settings of the first. With `soon`, return what is available before a pass
+    and wait for none.
     """
     explained, survey = state.get("explained"), state.get("surveys", {}).get(view.slug)
     key = survey if service.sets.survey(survey) is not None else state["key"]

@@ -79,7 +79,7 @@ class Handlers:
         return [*page, *pickers, {"offered": self.page.offered()}, tab]
 
     def computed(self, state: dict) -> list:
-        """Render the page after its pass, or the last page with an error; nothing if it is outdated."""
+        """Render the page after its pass, or after an error the last page; change nothing if outdated."""
         key = self.service.sessions.newest(state).get("key")
 
         def unless_gone_on(make: Callable[[dict], list]) -> Callable[[dict], list]:
@@ -198,7 +198,7 @@ class Handlers:
         return self.page.again(state, {}, report, lambda name: with_text(name, *each))
 
     def answers(self, state: dict):
-        """Show the prediction of each choice; on failure the form is unchanged."""
+        """Return the form of assumed values with each choice's prediction; on failure, no change."""
         state = self.service.sessions.newest(state)
         try:
             form = assumed.form_with_predictions(self.service, state)
@@ -249,7 +249,7 @@ class Handlers:
     def _restore_lesson(
         self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress
     ) -> list:
-        """Render the page for the lesson from `found`; a refused lesson leaves the page unchanged.
+        """Render the page for the lesson that `found()` returns; if refused, change nothing.
 
         Return `outputs`, the lessons panel, the tab, and None to empty the file input.
         """
@@ -284,7 +284,7 @@ class Handlers:
         return [*page, {"offered": self.page.offered(), "taken": taken}, tab, None]
 
     def _moment(self, state: dict, seen: links.Link, picture: str, report=None) -> list:
-        """Return the state for an image with the checkpoints, size and edits of a link."""
+        """Render the page for an image with the checkpoints, size and edits of a link."""
         first = seen.checkpoint or self.page.checkpoint(state)
         wanted = {**link_settings(seen), "sample": seen.sample, "checkpoint": first}
         return self.page.show({**state, **wanted}, picture, first, report)

@@ -19,7 +19,7 @@ AVERAGED = [view for view in VIEWS if view.scope.averages]
 
 
 def _ways(view: View) -> list | None:
-    """Return a view's options for surveys: label, values, default."""
+    """Return a view's choice for surveys as [label, options, default]; None if it has none."""
     control = next((control for control in view.controls if control.name == view.scope.set_control), None)
     return control and [control.label, [list(one) for one in control.options], control.start()]
 

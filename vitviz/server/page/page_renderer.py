@@ -103,12 +103,12 @@ class PageRenderer:
 
     @cached_property
     def _twins(self) -> list[dict[str, str]]:
-        """Return the pairs whose two checkpoints are available."""
+        """Return the suggested pairs of checkpoints, each with its text, if both are available."""
         names = {one.name for one in self.service.checkpoints.selectable()}
         return [{"text": text, "pair": pair} for text, pair in TWINS if set(pair.split("|")) <= names]
 
     def again(self, state: dict, change: dict, report=None, named: Callable[[str], str] = str) -> list:
-        """Render the current image with `change`; `named` maps the checkpoint's name to a new one."""
+        """Render the current image with `change` in the state; `named` maps the checkpoint to a new name."""
         state = self.service.sessions.newest(state)
         if not state.get("picture"):
             return self.unchanged()
@@ -204,7 +204,7 @@ class PageRenderer:
         return state["explained"]
 
     def averaged(self, page: list, averages: object) -> list:
-        """Render the page with the averages that it had before a reload, by view."""
+        """Render the page with the averages shown before a reload: `averages` has survey keys by view."""
         had = averages if isinstance(averages, dict) else {}  # comes from the page, so any value is possible
         asked = {view.slug: had.get(view.slug) for view in over_a_set.AVERAGED}
         keys = {slug: key for slug, key in asked.items() if isinstance(key, str)}
@@ -228,7 +228,7 @@ class PageRenderer:
         return self.show(plain, state["picture"], self.service.settings.checkpoint, soon=False)
 
     def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
-        """Return the key of an image under a checkpoint at the session's input size."""
+        """Return the key of an image's run under a checkpoint at the session's input size; run nothing."""
         inspector = self.service.checkpoints.inspector(checkpoint, progress)
         pictures, strokes = self.service.pictures, ImageEdits.parse(state.get("strokes", ""))
         ground = pictures.ground(picture, strokes)
@@ -240,7 +240,7 @@ class PageRenderer:
         return self.show({**state, "sample": name}, self.service.pictures.sample(name), checkpoint, progress)
 
     def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
-        """Return `make` of the newest state, or an error beside the action and an unchanged page."""
+        """Return the page that `make` renders from the newest state; for an error, it and no change."""
 
         def try_make(state: dict) -> list:
             with self.service.work.request_turn():
@@ -265,7 +265,7 @@ class PageRenderer:
 
 
 def _typed(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
-    """Return a dropdown that accepts typed values."""
+    """Return a dropdown that also accepts typed text."""
     return gr.Dropdown(choices, value=value, label=label, allow_custom_value=True, elem_id=name, **more)
 
 
@@ -290,7 +290,7 @@ def link_settings(link: links.Link) -> dict[str, str]:
 
 
 def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
-    """Return the suggested input sizes of a checkpoint, of at most `tokens` tokens."""
+    """Return (text, size) pairs: a checkpoint's suggested input sizes, of at most `tokens` tokens."""
     (height, width), patch = inspector.preprocessing.size, inspector.grid().patch
     scaled = []
     for factor in (0.5, 1.5, 2):
@@ -302,7 +302,7 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
 
 
 def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
-    """Parse an input size in pixels.
+    """Return the input size in pixels, (height, width), that a text stands for.
 
     `upload` returns the image's width and height. Raises VitvizError for an invalid size; the inspector
     checks whether the size is divisible into patches.

@@ -181,7 +181,7 @@ def _route(
 
 
 def _question(body: bytes) -> Any:
-    """Parse posted JSON; None for an empty body. Raises WrongSetting for invalid JSON."""
+    """Return posted JSON, parsed; None for an empty body. Raises WrongSetting for invalid JSON."""
     try:
         return parse_json(body) if body else None
     except (ValueError, RecursionError):
@@ -203,7 +203,7 @@ def download_response(data: bytes, name: str) -> Response:
 def run_answer(
     answer: Callable[[], Response], request: Request, turn: Callable[[], AbstractContextManager] = nullcontext
 ) -> Response:
-    """Return the answer, computed within a turn, or an error response.
+    """Return the response of `answer()`, computed within `turn()`; for an error, an error response.
 
     The computation is cancelled when the connection closes.
     """
@@ -224,7 +224,7 @@ def _short(sentence: str) -> str:
 
 
 def _passed(service: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
-    """Return a frame's page as JSON, followed by its arrays of `items`, those drawn for the previous frame.
+    """Return a frame's page as JSON, followed by the arrays that the request lists as `items`.
 
     The page will need these arrays; sending them at once saves a dozen requests. The body starts with the
     length of the JSON (4 bytes, little-endian); the JSON lists the arrays in order.
@@ -246,7 +246,7 @@ def _passed(service: AnalysisService, told: dict[str, Any], asked: Any) -> Respo
 
 
 def decode_video(service: AnalysisService, asked: Any) -> dict[str, Any]:
-    """Decode the video at the `path` of an upload.
+    """Decode the video at the `path` of an upload and store it; return its key and frames, as JSON.
 
     Returns:
         video (key), frames (number, seconds), step, and `most`, the frame limit of an exported video.
@@ -296,7 +296,7 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
 
 
 def _typed(asked: Any) -> dict[str, Any]:
-    """Return a posted request without null fields. Raises WrongSetting if a type differs from TYPES."""
+    """Return a request without nulls, its types checked. Raises WrongSetting if one differs from TYPES."""
     if not isinstance(asked, dict | None):
         raise WrongSetting(f"{quoted(asked)} is not valid; expected a JSON object, such as one with a frame.")
     asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
@@ -322,7 +322,7 @@ def _video_target(service: AnalysisService, key: str, asked: dict) -> int | None
 
 
 def _row(service: AnalysisService, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
-    """Return a frame's numbers.
+    """Return a frame's numbers for a video's table, as JSON.
 
     Contains the prediction, its probability (or value), one number per head, and the change of the map of the
     view `flickers` since the previous frame, if that map was requested recently.

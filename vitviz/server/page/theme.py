@@ -77,5 +77,5 @@ def theme() -> gr.themes.Base:
 
 
 def _tokens(size: Size) -> Size:
-    """Return a scale of Gradio's whose steps are design tokens."""
+    """Return a size scale for Gradio whose steps are the design tokens (CSS variables)."""
     return Size(*(f"var(--vv-{name})" for name in size.expand()), name=f"tokens of {size.md}")

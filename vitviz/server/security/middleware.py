@@ -128,7 +128,7 @@ class SecurityMiddleware:
         scope["headers"] = named.raw
 
     async def _read(self, scope, receive) -> Callable:
-        """Return a receiver that passes a request on once it is complete and checked."""
+        """Read and check a request's whole body; return a receiver that passes it on."""
         body, more = bytearray(), True
         while more:
             message = await receive()
@@ -241,7 +241,7 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
 
 
 def _headed(scope, send, frame_ancestors: Sequence[str]) -> Callable:
-    """Add headers: no content sniffing; for a page its content security policy and the session cookie."""
+    """Return `send` with added headers; a page also gets its content policy and the session cookie."""
     page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page is in a frame of another site
     where = "SameSite=None; Secure; Partitioned" if os.environ.get("SPACE_HOST") else "SameSite=Lax"
@@ -310,7 +310,7 @@ class PageCalls:
         self._public = {fn.api_name: (n, list(parameters[n].values())) for n, fn in public.items()}
 
     def awaited(self, name: str) -> bool:
-        """True if a session or an event has pending results."""
+        """Return True if a session or an event of this name has pending results."""
         queue = self._queue
         known = name in queue.pending_messages_per_session or name in queue.event_ids_to_events
         return known or any(name in events for events in tuple(queue.pending_event_ids_session.values()))

@@ -35,7 +35,7 @@ _PICTURE = re.compile(rb'https://[^"]+/header-image\.jpg')
 
 
 def resolve_placeholder(question: bytes) -> bytes:
-    """Return a request with the placeholder replaced by the upload folder."""
+    """Return a request's body with the placeholder replaced by the upload folder."""
     return question.replace(f'"{FOLDER}/'.encode(), json.dumps(f"{get_upload_folder()}/")[:-1].encode())
 
 

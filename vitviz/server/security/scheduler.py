@@ -62,7 +62,7 @@ class RequestQueue:
     took: float = 0.0  # seconds of recent turns, averaged
 
     def first(self, fits: Callable[[ScheduledRequest], bool]) -> ScheduledRequest | None:
-        """Return the next in the queue: fewest turns of the visitor while waiting, then first come."""
+        """Return the next request if it fits, else None: fewest turns of its visitor, then first come."""
         mine, own = [one.visitor for one in self.computing], self.own or max(1, self.places - 1)
         may = [one for one in self.waiting if mine.count(one.visitor) < own]
         if not may or len(self.computing) >= self.places:
@@ -133,7 +133,7 @@ class FairScheduler:
                 self._changed.notify_all()
 
     def full(self, visitor: str) -> TooMuch | None:
-        """Return the refusal of one more request of a visitor, or None."""
+        """Return the error that refuses one more request of a visitor; None if it may queue."""
         line = self._answers.get(visitor)
         return line.busy() if line and len(line.waiting) >= WAITING else None
 
@@ -159,7 +159,7 @@ class FairScheduler:
 
     @contextmanager
     def given_back(self) -> Iterator[None]:
-        """Release the turn while waiting for another request's result, which may need the turn."""
+        """Release this thread's turn inside the context, to wait for a request that may need it."""
         held = getattr(self._mine, "held", None)
         if held is None:
             yield
@@ -217,7 +217,7 @@ class FairScheduler:
         return not taken or taken + request.nbytes <= self._budget
 
     def _standing_back(self, request: ScheduledRequest) -> Callable[[], bool]:
-        """Return a check that pauses an expensive turn while others compute, and never ends it.
+        """Return a check that pauses an expensive turn while others compute; the check returns False.
 
         A pause lasts at most as long as the turn has computed since the previous one, and at most 2 s.
         """
@@ -267,7 +267,7 @@ def as_one_request() -> Iterator[None]:
 
 @contextmanager
 def hold_until_answered(place: Callable[[], AbstractContextManager]) -> Iterator[None]:
-    """Give the request a place until its end; a computation without a request has one for now."""
+    """Hold `place()` until the request ends; outside a request, until the context is left."""
     with nullcontext() if _answer.get() else as_one_request():
         answer = _answer.get()
         if not answer.placed:
@@ -277,7 +277,7 @@ def hold_until_answered(place: Callable[[], AbstractContextManager]) -> Iterator
 
 
 def has_computed() -> bool:
-    """True if the request has already computed something, which a refusal would waste."""
+    """Return True if the request has already computed something, which a refusal would waste."""
     answer = _answer.get()
     return answer is not None and answer.begun
 
@@ -319,6 +319,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def request_lookups() -> dict | WeakValueDictionary:
-    """Return what the request has already looked up; outside a request nothing is remembered."""
+    """Return the request's cache of loaded checkpoints by name; an empty dict outside a request."""
     answer = _answer.get()
     return {} if answer is None else answer.known

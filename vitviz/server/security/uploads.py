@@ -157,7 +157,7 @@ class Quota:
         return self.limit // 4
 
     def full(self, arrived: int) -> bool:
-        """Count received bytes; return True if it is time to free space."""
+        """Count `arrived` bytes; return True if the limit is exceeded or the disk is nearly full."""
         with self._lock:
             self._held += arrived
             return self._held > self.limit or _free() < NEAR

@@ -73,7 +73,7 @@ def read_files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def _entry_bytes(file: BinaryIO, start: int, size: int) -> bytes:
-    """Return the stored bytes of one file in the zip."""
+    """Return the stored (compressed) bytes of the file whose local header is at `start`."""
     sign, *_, name, extra = _LOCAL.unpack(_read(file, start, _LOCAL.size))
     start += _LOCAL.size + name + extra
     if sign != b"PK\x03\x04" or start + size > file.seek(0, os.SEEK_END):
@@ -88,7 +88,7 @@ def _read(file: BinaryIO, start: int, size: int) -> bytes:
 
 
 def _whole(packed: bytes, method: int, size: int, check: int) -> bytes:
-    """Decompress a file and check its declared size and checksum."""
+    """Return a file's decompressed bytes. Raises NoZip if size or checksum differ from those declared."""
     data, ended = packed, True
     if method == DEFLATED:
         inflating = zlib.decompressobj(-zlib.MAX_WBITS)

@@ -62,13 +62,13 @@ class AnalysisService:
     view = staticmethod(view_by_slug)
 
     def look(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
-        """Trace an image with a checkpoint and return the key; `changes` are further fields of the run."""
+        """Trace an image with a checkpoint and return the run's key; `changes` are more fields of the run."""
         key = self.runs.known(picture, checkpoint, size, **changes)
         self.subject(key)
         return key
 
     def subject(self, key: str) -> ViewContext:
-        """Return the views' subject for a key: a run's trace (recomputed if evicted) or a survey.
+        """Return the view context of a key: of a run's trace (recomputed if evicted) or of a survey.
 
         The model is loaded only if a view needs it, because a cached trace may outlive its model.
         """
@@ -94,7 +94,7 @@ class AnalysisService:
         )  # fmt: skip
 
     def before(self, key: str) -> ViewContext:
-        """Return a run's subject before its pass: the model's input and the weights.
+        """Return the view context of a run before its pass: the model's input and the weights.
 
         Returns `subject` if there is a trace or a survey, or if the run has an ablation, which may change the
         image.
@@ -119,14 +119,14 @@ class AnalysisService:
         )  # fmt: skip
 
     def long(self, key: str) -> bool:
-        """True if a run's pass is pending and long enough to tell the visitor."""
+        """Return True if a run's pass is pending and long enough to tell the visitor."""
         run = self.runs.run(key)
         if self._traces.peek(self.runs.both(key)[0]) is not None:
             return False
         return self.runs.inspector(run).demand(run.size).operations > options.EXPENSIVE
 
     def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
-        """Return (done, total) of a long request; by default of a run's own pass, in layers.
+        """Return the progress of a long request, (done, total); by default of a run's own pass, in layers.
 
         Returns (0, 0) if nothing is running. Raises Unknown for an unknown key.
         """
@@ -134,7 +134,7 @@ class AnalysisService:
         return tuple(self.counted(key, ticket))
 
     def counted(self, key: str, ticket: str = PASS) -> list[int]:
-        """Return the progress counter of a long request with a ticket."""
+        """Return the counter [done, total] of a long request, to be changed in place, by its ticket."""
         return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
 
     def forget(self, keys: set[str]) -> None:
@@ -143,7 +143,7 @@ class AnalysisService:
             kept.forget(lambda key, _: key_contains(key, keys))
 
     def scene(self, key: str) -> str:
-        """Return what is independent of the checkpoint: the name and size of the image or set."""
+        """Return a key of the image and its input size, the same for all checkpoints; a survey's own key."""
         if self.sets.survey(key) is not None:
             return key
         run = self.runs.run(key)
@@ -175,7 +175,7 @@ class AnalysisService:
     def _place(
         self, view: View, key: str, name: str, given: Mapping[str, str], about: ModelShape
     ) -> tuple[dict[str, Any], Hashable]:
-        """Return an item's settings and its cache key."""
+        """Return an item's parsed settings and the key under which its array is cached."""
         settings = parse_settings(view, given, about)
         item = find_item(view, name)
         asked = tuple((one, settings[one]) for one in item.depends)
@@ -253,17 +253,17 @@ class AnalysisService:
             return (self.pictures.opened if whole else self.pictures.drawn)(run.picture, run.strokes)
 
     def _painting(self, run: Run) -> AbstractContextManager[None]:
-        """Hold a turn for rendering a run's edits, which takes up to a minute for many wide strokes."""
+        """Return a turn for rendering a run's edits, up to a minute for wide strokes; none without edits."""
         return self.work.drawing(0, alone=False) if run.strokes else nullcontext()
 
     def _about(self, key: str, view: View) -> ModelShape:
-        """Return the shape that bounds a view's settings; views of the weights need no pass."""
+        """Return the model's shape, which bounds a view's settings; views of the weights need no pass."""
         if view.needs is Needs.WEIGHTS:
             return self.before(key).about
         return self._abouts.get(key, lambda: self.subject(key).about)
 
     def _fitting(self, key: str, view: View, of_image: bool = False) -> ViewContext:
-        """Return the subject of a run or survey for a view; weights views get it before the pass.
+        """Return the context of a run or survey for a view; for views of weights, that before the pass.
 
         Raise Unknown if the view is not applicable, or for a survey without averages.
         """
@@ -281,7 +281,7 @@ class AnalysisService:
             return make()
 
     def _another(self, run: Run, name: str) -> ViewContext:
-        """Return another image under the same checkpoint: a sample by name, or an image by key."""
+        """Return the context of another image, by sample name or image key, under a run's checkpoint."""
         picture = self.pictures.called(name)
         if not self.pictures.has(picture):
             raise Unknown(GONE)
@@ -302,13 +302,13 @@ class AnalysisService:
         return fit_once
 
     def _training(self, run: Run) -> list[ViewContext]:
-        """Return the subjects of a run's image at every snapshot of the checkpoint's training."""
+        """Return the contexts of a run's image at every snapshot of the checkpoint's training, in order."""
         frames = self.checkpoints.film(run.checkpoint).get("frames", ())
         changes = {"without": run.without, "strokes": run.strokes}
         return [self.subject(self.look(run.picture, frame["name"], run.size, **changes)) for frame in frames]
 
     def _original(self, run: Run) -> Callable[[], ViewContext] | None:
-        """Return the subject factory of the unedited, unablated image; None if the run is that already."""
+        """Return a function for the context of the unedited, unablated image; None if this is the run's."""
         if not (run.strokes or run.without):
             return None
         picture = self.pictures.ground(run.picture, run.strokes)
@@ -334,7 +334,7 @@ class AnalysisService:
             tell(0, 0)
 
     def _by_passes(self, run: Run, key, make):
-        """Compute once, within a turn for a batch of passes.
+        """Return `make()`, cached under `key`; if missing, compute it within a turn for a batch of passes.
 
         The turn is taken before the cache is queried, since the thread that computes an entry must hold one.
         A cached entry needs no turn.

@@ -18,7 +18,7 @@ _aside: ContextVar[Callable[[], AbstractContextManager]] = ContextVar("vitviz_as
 
 @contextmanager
 def set_waiting_context(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
-    """Set what callers do while waiting for another's entry: they release resources to avoid a deadlock."""
+    """Set the context that releases this thread's resources while it waits for another's entry."""
     token = _aside.set(step)
     try:
         yield
@@ -27,7 +27,7 @@ def set_waiting_context(step: Callable[[], AbstractContextManager]) -> Iterator[
 
 
 def is_computing() -> bool:
-    """True if this thread is computing an entry that others may be waiting for."""
+    """Return True if this thread is computing an entry that others may be waiting for."""
     return _making.get()
 
 
@@ -55,7 +55,7 @@ class Cache(Generic[T]):
             return self._entries[key][0]
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the entry, computed by the first caller; others wait, and after a failure the next tries."""
+        """Return the entry; if missing, one caller makes it and others wait; after an error another tries."""
         while True:
             with self._lock:
                 if key in self._entries:
@@ -85,7 +85,7 @@ class Cache(Generic[T]):
                 self._making.pop(key).set()
 
     def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
-        """Return the entry; if missing, wait for it or compute it within `around()`."""
+        """Return the entry; if missing, wait for it or compute it within the context of `around()`."""
         value = self.peek(key)
         if value is not None:
             return value
@@ -102,7 +102,7 @@ class Cache(Generic[T]):
 
 
 def key_contains(key: Hashable, among: Collection[str]) -> bool:
-    """True if a key is one of the names or contains one."""
+    """Return True if a key, or a part of a nested tuple, is in `among`."""
     return any(key_contains(one, among) for one in key) if isinstance(key, tuple) else key in among
 
 

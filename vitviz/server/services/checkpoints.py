@@ -72,13 +72,13 @@ class CheckpointStore:
         return text if text in names or len(matches) != 1 else matches[0]
 
     def film(self, checkpoint: str) -> dict[str, Any]:
-        """Return the training history of a loaded checkpoint and its position there, or {}."""
+        """Return a checkpoint's training history as JSON: "at" (its name) and "frames"; {} if it has none."""
         moments = [vars(frame) for frame in self.moments(checkpoint)]
         here = any(frame["name"] == checkpoint for frame in moments)
         return {"at": checkpoint, "frames": moments} if here else {}
 
     def moments(self, checkpoint: str) -> list[Snapshot]:
-        """Return the snapshots of that training in order; [] if there are none."""
+        """Return all snapshots of a checkpoint's training in order; [] if there are none."""
         from vitviz.engine.hub.snapshots import all_snapshots
 
         return all_snapshots(self.inspector(checkpoint).checkpoint)
@@ -122,7 +122,7 @@ class CheckpointStore:
         return result
 
     def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """Return the checkpoint with vectors or text classes; the text tower is loaded before the turn."""
+        """Return a checkpoint with a visitor's vectors, or sentences and templates (`said`), as classes."""
         from vitviz.engine.studies.text import text_tower, with_sentences
 
         kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
@@ -188,7 +188,7 @@ class ClassVectors:
         return name
 
     def of(self, name: str) -> tuple[Classes, bytes] | None:
-        """Return the classes that a checkpoint's name refers to, with their file, or None for a plain name.
+        """Return the classes that a checkpoint's name refers to, with their file; None for a plain name.
 
         Raises Unknown if they were evicted.
         """

@@ -69,12 +69,12 @@ class FrameStore:
                 leaving.pop_all()
 
     def seen_as(self, key: str, picture: str) -> str:
-        """Return the key of a frame traced like `key`'s image: same checkpoint, size and ablation."""
+        """Return the key of a frame's run like that of `key`: same checkpoint, size and ablation."""
         run = self._runs.run(key)
         return self._runs.known(picture, run.checkpoint, run.size, without=run.without)
 
     def picture(self, key: str) -> str | None:
-        """Return the frame of a key, if the key is a frame's."""
+        """Return the image key of a run's frame; None if the run's image is no frame."""
         run = self._runs.peek(key)
         return run.picture if run is not None and run.picture in self._standing else None
 
@@ -84,7 +84,7 @@ class FrameStore:
 
     @contextmanager
     def looked_at(self, key: str) -> Iterator[bool]:
-        """Keep a key's frame while the context is open; yields True if the key belongs to a frame.
+        """Protect a run's frame from deletion inside the context; yield True if its image is a frame.
 
         If the frame was deleted meanwhile, its results are deleted afterwards.
         """
@@ -195,7 +195,7 @@ class VideoStore:
         return video
 
     def frame(self, key: Any, at: Any) -> bytes:
-        """Return a frame, counted from 0, as a file's bytes."""
+        """Return frame `at`, counted from 0, of a video as the bytes of a file."""
         frames = self.of(key).frames
         if whole_number(at, 0, len(frames)) is None:
             raise ImageError(f"There is no such frame; expected 0 to {len(frames) - 1}.")

@@ -50,12 +50,12 @@ class ImageSets:
         return key
 
     def count(self, given: str) -> int:
-        """Return the number of images in a set; 0 for an unknown set."""
+        """Return the number of images in the set with the key `given`; 0 for an unknown set."""
         paths = self._given.peek(given)
         return 0 if paths is None else len(paths) or len(self.pictures(given))
 
     def own(self, given: str) -> bool:
-        """True if a set has a visitor's own images."""
+        """Return True if a set has a visitor's own images, False if it has the samples."""
         return bool(self._given.peek(given))
 
     def pictures(self, given: str) -> list:
@@ -78,12 +78,12 @@ class ImageSets:
         return encode_image(strip, ".jpg")
 
     def answers(self, given: str, key: str) -> list[list | None]:
-        """Return [prediction, score, head type] per visible image: [] for none, None if not yet known."""
+        """Return [prediction, score, head type] per visible image; [] for none, None if not yet computed."""
         known = self._answers.peek(_predictions_cache_key(given, self._runs.run(key))) or {}
         return [known.get(place) for place in range(min(SEEN, self.count(given)))]
 
     def answering(self, given: str, key: str) -> Iterator[None]:
-        """Compute predictions of a set's visible images in batches."""
+        """Compute and store predictions of a set's visible images; yield after every batch."""
         run = self._runs.run(key)
         for survey in self._survey_in_batches(run, self.pictures(given)[:SEEN], "similarity"):
             self._store_predictions(given, run, survey)
@@ -108,7 +108,7 @@ class ImageSets:
         return self._surveys.peek(self._runs.both(key)[0]) if key else None
 
     def film(self, key: str) -> Mapping[int, Any]:
-        """Return the similarity results of a survey's set per training step, as far as computed."""
+        """Return the surveys of a survey's set by training step, as far as computed; {} if there are none."""
         return self._films.peek(key) or {}
 
     def surveying(
@@ -137,26 +137,26 @@ class ImageSets:
             yield self._kept(surveys, film), surveys[0]
 
     def sampled(self, run: Run, asked: str = "all") -> Any:
-        """Return the samples' survey with a run's checkpoint and size: of all measures, or of `asked`."""
+        """Return the sample crops' survey for a run's checkpoint and size: all measures, or `asked`."""
         key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
         return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, asked))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
-        """Return the surveys by training step, computed on first access; empty without snapshots."""
+        """Return the sample crops' surveys by training step, each computed on first access."""
         steps = self.steps_of(run)
         return TrainingHistory(steps, lambda name, asked: self.sampled(self._at(run, name), asked))
 
     def steps_of(self, run: Run) -> dict[int, str]:
-        """Return the names of the checkpoint's training snapshots in order, without loading them."""
+        """Return the names of the checkpoint's training snapshots by step, without loading them."""
         frames = self._checkpoints.film(run.checkpoint).get("frames", ())
         return {frame["step"]: frame["name"] for frame in frames if frame["step"] is not None}
 
     def _at(self, run: Run, name: str) -> Run:
-        """Return the run of the same image with a training snapshot, which is loaded if necessary."""
+        """Return the run of the same image with the snapshot `name`, which is loaded if necessary."""
         return self._runs.of(run.picture, name, run.size)
 
     def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any]) -> str:
-        """Store one survey or two and return the key; the training history belongs to the first."""
+        """Store one survey, or two as a pair, and return the key; `film` is the first's training history."""
         keys = [self._keys.of(b"survey", secrets.token_bytes(16)) for _ in surveys]
         for key, survey in zip(keys, surveys, strict=True):
             self._surveys.get(key, lambda survey=survey: survey)

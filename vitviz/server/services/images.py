@@ -40,7 +40,7 @@ class ImageStore:
         return key
 
     def add_unchecked(self, data: bytes) -> str:
-        """Store unchecked bytes, which may be no image, under a random key."""
+        """Store unchecked bytes, which may be no image, and return their random key."""
         key = self._keys.of(secrets.token_bytes(16))
         self._pictures.get(key, lambda: data)
         return key
@@ -66,11 +66,11 @@ class ImageStore:
         return next((name for name in names if self._sample_key(name) == key), None)
 
     def called(self, name: str) -> str:
-        """Return the key of a sample name, or of the image of a run's key."""
+        """Return the key of the sample with this name; any other text is a key and returned as it is."""
         return self.sample(name) if name in [sample.name for sample in samples.samples()] else name
 
     def ground(self, key: str, strokes: ImageEdits) -> str:
-        """Return the key of the final image of the edits: the other image if a region was pasted onto it."""
+        """Return the key of the image that edits apply to last: the other if a region was pasted onto it."""
         return self.called(strokes.ground) if strokes.ground else key
 
     def opened(self, key: str, strokes: ImageEdits = NONE):
@@ -105,7 +105,7 @@ class ImageStore:
         return self._pixels.get((key, strokes.text()), make)
 
     def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
-        """Return the edited image, no larger than drawn: no figure or page needs 80 million pixels."""
+        """Return the edited image as a read-only array, reduced to the largest size that is drawn."""
         from vitviz.engine.images.opening import open_for_drawing
 
         made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)

@@ -44,7 +44,7 @@ class ModelChecks:
         self._steps: Cache[CheckStep] = Cache(20_000, lambda step: 1)
 
     def step(self, key: str, given: str, number: object, quick: bool = False) -> CheckStep:
-        """Run one check on the checkpoint of a run, with the images of a set or, without one, the samples.
+        """Return the findings of one check of a run's checkpoint on the image set `given`; "" for samples.
 
         `quick` only selects the next check: one of the cheap ones. Raises Unknown for an unknown key or set,
         WrongSetting for an unknown number, and the errors of `vitviz.check`.

@@ -19,7 +19,7 @@ class RunStore:
         self._assumed: Cache[str] = Cache(20_000, lambda text: 1)  # outlives the checkpoint
 
     def known(self, picture: str, checkpoint: str, size: tuple[int, int] | None = None, **changes) -> str:
-        """Return the key of an image under a checkpoint, without computing anything.
+        """Store the run of an image under a checkpoint and return its key, without computing anything.
 
         `changes` are further fields of the run, such as `without`. Raises TooMuch if the input is too large.
         """
@@ -33,7 +33,7 @@ class RunStore:
         return key
 
     def of(self, picture: str, checkpoint: str, size: tuple[int, int] | None, **changes) -> Run:
-        """Return a run with the weights that its checkpoint's name currently denotes."""
+        """Return an image's run, with the weights that its checkpoint's name currently denotes."""
         weights = _weights_digest(self._checkpoints.inspector(checkpoint))
         return Run(picture, checkpoint, size, weights=weights, **changes)
 
@@ -45,17 +45,17 @@ class RunStore:
         return run
 
     def peek(self, key: str) -> Run | None:
-        """Return the run of a key, or None."""
+        """Return the run of a key, of a pair the first; None for an unknown key."""
         return self._runs.peek(self.both(key)[0])
 
     def pair(self, key: str, beside: str) -> str:
-        """Return a key for two runs, or for two surveys of one set."""
+        """Return the key of a pair of two runs, or of two surveys of one set."""
         pair = self._keys.of(b"pair", key.encode(), beside.encode())
         self._pairs.get(pair, lambda: (key, beside))
         return pair
 
     def both(self, key: str | None) -> tuple[str, str]:
-        """Return the two keys of a pair; for any other key, the key and ""."""
+        """Return the two keys of a pair; for any other key, (key, "")."""
         return self._pairs.peek(key) or (key or "", "")
 
     def forget(self, picture: str) -> set[str]:
@@ -64,7 +64,7 @@ class RunStore:
         return gone | self._pairs.forget(lambda _, pair: not gone.isdisjoint(pair))
 
     def assumed(self, run: Run) -> str:
-        """Return the assumptions about a run's checkpoint, for its files; empty for none."""
+        """Return the values assumed for a run's checkpoint as text, for its files; "" if there are none."""
         return self._assumed.peek((run.checkpoint, run.weights)) or ""
 
     def inspector(self, run: Run):

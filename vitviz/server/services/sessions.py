@@ -36,13 +36,13 @@ class Sessions:
         return {**state, "session": request_context.page_session() or secrets.token_hex(8), "version": 0}
 
     def newest(self, state: State) -> State:
-        """Return the state after the visitor's last settled result, or the given state."""
+        """Return the newest settled state of the visitor's session; `state` if there is no newer one."""
         with self._lock:
             newest = self._newest.get(state.get("session") or request_context.page_session() or "", state)
         return state if state.get("version") == newest.get("version") else newest
 
     def settled(self, state: State, make: Callable[[State], list]) -> list:
-        """Return `make(state)`, recomputed until nobody else changed the state meanwhile.
+        """Return `make(state)` for the newest state, repeated if another request changed it meanwhile.
 
         The first value of the result is the new state. Listeners that can be cancelled must not settle: the
         page would not receive the state.

@@ -82,14 +82,14 @@ class WorkQueue:
         return self._turn(scheduler.EXPENSIVE if operations > options.EXPENSIVE else scheduler.READING, taken)
 
     def drawing(self, pixels: int, alone: bool = True) -> AbstractContextManager[None]:
-        """Hold an expensive turn for drawing and writing."""
+        """Hold a turn for drawing and writing files: an expensive one if `alone`, else a reading turn."""
         return self._turn(scheduler.EXPENSIVE if alone else scheduler.READING, DRAWN * pixels)
 
     @contextmanager
     def _turn(self, kind: str, nbytes: int, patient: bool = False) -> Iterator[None]:
-        """Hold a turn of `kind` for `nbytes` of memory, with limits of time and threads; other
+        """Hold a turn of `kind` for `nbytes` of memory, with limits of time and threads.
 
-        kinds than reading hold the request's place too. A `patient` turn is not refused.
+        Turns of other kinds than reading also hold the request's place. A `patient` turn is not refused.
         """
         with ExitStack() as held:
             held.enter_context(cancellation.when(request_context.require_visitor))
