@@ -30,7 +30,7 @@ ELSE = "Inside"  # group of the views that ORDER does not list, after its own
 
 
 def _grouped() -> dict[str, tuple[View, ...]]:
-    """Return the views defined in the folders here, by question; questions without a view are omitted."""
+    """Return the views in the folders here by the question they answer; without empty questions."""
     folders = {one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
     new = sorted(folders - {name for names in ORDER.values() for name in names})
     order = {group: [*names, *(new if group == ELSE else ())] for group, names in ORDER.items()}
@@ -39,7 +39,7 @@ def _grouped() -> dict[str, tuple[View, ...]]:
 
 
 def _view(folder: str) -> View:
-    """Import a view's folder by name and return an instance of the view class that it defines."""
+    """Import a view's folder by name; return an instance of its view class."""
     module = importlib.import_module(f"{__name__}.{folder}")
     result = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, View)]
     return next(one() for one in result if one.__module__ == module.__name__)

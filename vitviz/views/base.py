@@ -68,7 +68,7 @@ class Item:
             object.__setattr__(self, "depends", (*self.depends, "difference"))
 
     def checked(self, array: np.ndarray, about: ModelShape) -> np.ndarray:
-        """Return the array as it is sent; RuntimeError if its shape contradicts the declaration (a bug)."""
+        """Return the array in the declared dtype; raise RuntimeError if its axes are not as declared."""
         array = np.ascontiguousarray(array, dtype=self.dtype)
         grid, names = about.grid, self.axes.split()
         known = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads}
@@ -132,7 +132,7 @@ def paragraphs(text: str) -> tuple[str, ...]:
 
 
 def original_context(subject: ViewContext) -> ViewContext:
-    """Return the original image's context; VitvizError if nothing was edited or removed."""
+    """Return the original image's context; raise VitvizError if nothing was edited or removed."""
     if subject.original is None:
         raise VitvizError(LocalizedText(UNCHANGED))
     return subject.original()
@@ -141,7 +141,7 @@ def original_context(subject: ViewContext) -> ViewContext:
 def with_difference(
     subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]
 ) -> np.ndarray:
-    """Return `of(subject)`; if the setting "difference" is on, minus `of` of the original image."""
+    """Return `of(subject)`; if the setting "difference" is on, subtract `of` of the original image."""
     result = of(subject)
     if settings.get("difference") != "on":
         return result
@@ -202,7 +202,7 @@ class View(ABC):
 
 
 def find_item(view: View, name: str) -> Item:
-    """Return the item of this name; Unknown if there is none."""
+    """Return a view's item by name; raise Unknown if there is none."""
     result = next((item for item in view.items if item.name == name), None)
     if result is None:
         raise Unknown(f"{view.title} has no numbers called {quoted(name)}.")
@@ -210,7 +210,7 @@ def find_item(view: View, name: str) -> Item:
 
 
 def item_values(view: View, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-    """Return a declared item; if it differs and the setting "difference" is on, its difference."""
+    """Return a view's item by name; if it differs and "difference" is on, minus the original image's."""
     if not find_item(view, name).differs:
         return view.item(subject, name, settings)
     return with_difference(subject, settings, lambda one: view.item(one, name, settings))

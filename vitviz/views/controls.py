@@ -3,8 +3,8 @@
 A bound is a number or the name of a number that depends on the model: "layers", "heads", "tokens",
 "patches". A default may also be "middle", the token in the middle of the image. Layers and heads count from
 1, tokens and patches from 0. A control without a label has no field: the figure sets it, for example when a
-patch is clicked. `token_names` converts positions in the sequence to names for people; `sequential` converts
-them back.
+patch is clicked. `token_names` converts positions in the sequence to names for people; `position_of_name`
+converts them back.
 """
 
 import re
@@ -30,7 +30,7 @@ class ModelShape:
     outputs: int | None = None  # None if unknown
 
     def number(self, bound: float | str) -> float:
-        """Return a bound as a number; resolves names such as "layers"."""
+        """Return a bound as a number; "layers", "heads", "patches", "tokens" and "middle" are looked up."""
         if not isinstance(bound, str):
             return bound
         grid = self.grid
@@ -75,7 +75,7 @@ class Control:
         return about.number(self.default) if about else ""
 
     def applies(self, settings: Mapping[str, Any]) -> bool:
-        """True if the setting has an effect, given the other settings."""
+        """Return True if the setting has an effect, given the values of the other settings."""
         return not self.only or any(settings[name] in values for name, values in self.only.items())
 
     def to_json(self, about: ModelShape) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Choice(Control):
     pattern = "[ -~]{1,40}"
 
     def known(self, about: ModelShape | None = None) -> tuple[tuple[str, str], ...]:
-        """Return the options for this model."""
+        """Return the options for this model as (value, text); `of_values` for a regression head."""
         return self.of_values if self.of_values and about and about.head_type == "value" else self.options
 
     def parse(self, text: str, about: ModelShape | None = None) -> str:
@@ -220,7 +220,7 @@ class IntSetting(Control):
     pattern = r"\d{1,5}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> int:
-        """Return the whole number in a text; WrongSetting if it is none within the bounds."""
+        """Return the whole number in a text; raise WrongSetting if it is none within the bounds."""
         high = _largest(self.maximum, about)
         if not (_counts(text, high) and self.minimum <= int(text)):
             raise self._refuse(text, f"a whole number from {self.minimum} to {high}")
@@ -266,7 +266,7 @@ class Text(Control):
     pattern = r"[ -~]{1,200}"
 
     def parse(self, text: str, about: ModelShape | None = None) -> str:
-        """Return the text unchanged; WrongSetting if it does not match `fits`."""
+        """Return the text unchanged; raise WrongSetting if it does not match `fits`."""
         if not re.fullmatch(self.fits, text, re.ASCII):
             raise self._refuse(text, f"a text like {self.fits}")
         return text
@@ -277,7 +277,7 @@ class Text(Control):
 
 
 def _counts(text: str, most: float) -> bool:
-    """True if the text is a whole number from 0 to `most`; a text of 10 or more digits is not parsed."""
+    """Return True if the text is a whole number from 0 to `most`, of fewer than 10 digits."""
     return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= most
 
 
@@ -308,7 +308,7 @@ def token_names(tokens: int | tuple[int, ...], grid: Grid) -> Any:
 
 
 def position_of_name(text: str, grid: Grid) -> int:
-    """Return the position in the sequence of a name from `token_names`; WrongSetting for any other text."""
+    """Return the position in the sequence of a name from `token_names`; raise WrongSetting for others."""
     if text in grid.prefix_names:
         return grid.prefix_names.index(text)
     if not _counts(text, grid.patches - 1):

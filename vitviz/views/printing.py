@@ -64,7 +64,7 @@ def place_name(grid: Grid, patch: int) -> LocalizedText:
 
 
 def prefix_name(name: str) -> str:
-    """Return the reader's name of a prefix token."""
+    """Return the displayed name of a prefix token."""
     numbered = re.fullmatch(r"register (\d+)", name)
     return LocalizedText("register {number}", number=numbered[1]) if numbered else name
 
@@ -90,12 +90,12 @@ WRITERS = {
 
 
 def writer_name(kind: str, *place: int) -> LocalizedText:
-    """Return the name of a source from its kind, layer and head, from 1."""
+    """Return the displayed name of a source, given its kind, layer and head (from 1)."""
     return LocalizedText(WRITERS[kind], **dict(zip(("layer", "head"), place, strict=False)))
 
 
 def writer_numbers(writer) -> tuple:
-    """Return the kind of a source with its layer and head, from 1."""
+    """Return a source as (kind, layer, head), from 1; without those that it does not have."""
     return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
 
 
@@ -106,13 +106,13 @@ def join_texts(*texts: str, by: str = " · ") -> LocalizedText:
 
 
 def setting_frames(name: str, settings: Settings, about: ModelShape) -> FrameSettings:
-    """Return the frames of a video over all values of a setting of GROWS; depth 0 enters the first layer."""
+    """Return a video's frames (label, settings), one per value of the layer or depth setting `name`."""
     places = range(int(name == "layer"), about.layers + 1)
     return tuple((LocalizedText(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
 def growing_frames(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
-    """Return the frames of a video that adds one layer (from 1) per frame; `asked(last)` are the settings."""
+    """Return a video's frames (label, settings), each with one more layer; `asked(last)` are the settings."""
     ends = range(first, last + 1)
     labels = (LocalizedText("Layers {first} to {last}", first=first, last=end) for end in ends)
     return tuple(zip(labels, map(asked, ends), strict=True))
@@ -133,7 +133,7 @@ def fixed(value: float, digits: int = 3) -> str:
 
 
 def image_count_text(subject: ViewContext) -> LocalizedText:
-    """Return the text with the number of images that a result of a set is based on."""
+    """Return the sentence on how many images the shown survey is based on."""
     if subject.survey is None:
         crops = subject.sampled().images
         return LocalizedText("Based on {count} crops of the four sample images.", count=crops)
@@ -143,7 +143,7 @@ def image_count_text(subject: ViewContext) -> LocalizedText:
 
 
 def difference_scale(settings: Settings, values: np.ndarray, scale: Scale) -> Scale:
-    """Return the scale; for a difference, one symmetric about zero that covers the values."""
+    """Return `scale`; if "difference" is on, one symmetric about zero that covers the values instead."""
     if settings.get("difference") != "on":
         return scale
     most = symmetric_limit(values)
@@ -163,7 +163,7 @@ def grid_aspect(grid: Grid) -> float:
 
 
 def crop_on_upload(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
-    """Return the crop's left, top, right and bottom on an upload that may have been made smaller."""
+    """Return the crop's (left, top, right, bottom) in pixels of an upload that may have been reduced."""
     across, down = upload.shape[1] / view.upload[0], upload.shape[0] / view.upload[1]
     left, top, right, bottom = view.box
     return across * left, down * top, across * right, down * bottom
@@ -209,7 +209,7 @@ def is_mapped(view: View) -> bool:
 
 
 def map_item(view: View) -> Item | None:
-    """Return the item drawn over the patches; None if there is none."""
+    """Return the view's first item with axes that end in row and col, drawn over the image; else None."""
     return next((item for item in view.items if item.axes.split()[-2:] == ["row", "col"]), None)
 
 
@@ -234,7 +234,7 @@ def figure_spec(view: View, subject: ViewContext, settings: Settings, asked: Pri
 
 
 def layer_frames(view: View, settings: Settings, about: ModelShape) -> FrameSettings:
-    """Return label and settings of each frame of the video over the layers; VitvizError if none changes."""
+    """Return a video's frames (label, settings) over the layers; raise VitvizError if no setting has them."""
     own = view.export.video.frames
     grows = [one.name for one in view.controls if is_mapped(view) and one.name in GROWS]
     result = own(settings, about) if own else setting_frames(grows[0], settings, about) if grows else ()

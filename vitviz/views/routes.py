@@ -15,7 +15,7 @@ from vitviz.views.subject import Settings, ViewContext
 
 
 def parse_settings(view: View, given: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
-    """Return the checked value, or the default, of every control; WrongSetting for an invalid one."""
+    """Return the parsed value, or default, of every control; raise WrongSetting for invalid ones."""
     known = {control.name: control for control in view.controls}
     for name in given:
         if name not in known:
@@ -28,13 +28,13 @@ def parse_settings(view: View, given: Mapping[str, str], about: ModelShape | Non
 
 
 def image_set_setting(view: View, given: str = "") -> str:
-    """Return the checked value of the scope's `set_control`; "" if the view has no such choice."""
+    """Return the parsed value of the setting that chooses the survey; "" if the view has none."""
     name = view.scope.set_control
     return parse_settings(view, {name: given} if given else {})[name] if name else ""
 
 
 def settings_for_files(view: View, settings: Settings, grid: Grid) -> dict[str, Any]:
-    """Return the settings as written to files: a token is a prefix token's name or a patch number."""
+    """Return the settings for files: positions of tokens become prefix tokens' names or patch numbers."""
     counted = {
         one.name for one in view.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
     }
@@ -42,7 +42,7 @@ def settings_for_files(view: View, settings: Settings, grid: Grid) -> dict[str, 
 
 
 def item_array(view: View, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-    """Return a declared item, or the chart, as it is sent."""
+    """Return a view's item or chart, by name, as the array that is sent to the page."""
     item = find_item(view, name)
     if name == CHART:
         return json_bytes(to_json(view.chart(subject, settings)))
@@ -50,5 +50,5 @@ def item_array(view: View, subject: ViewContext, name: str, settings: Settings) 
 
 
 def export_axes(view: View) -> dict[str, str]:
-    """Return the axes of each array of `numbers`; a token axis starts with the prefix tokens."""
+    """Return the axes of each array that `View.numbers` returns; token axes start with the prefix tokens."""
     return {**{item.name: item.axes for item in view.items}, **view.export.arrays}

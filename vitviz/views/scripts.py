@@ -45,7 +45,7 @@ def generated_modules() -> dict[str, str]:
 
 
 def figure_frame(subject: ViewContext, slug: str) -> dict[str, Any]:
-    """Return the JSON about model and image that every figure receives."""
+    """Return the facts about model and image that every figure's script receives, as JSON."""
     grid, about, view = subject.grid, subject.about, subject.seen
     cells = {"rows": grid.rows, "cols": grid.cols}
     without = subject.trace.without if subject.trace is not None else Ablation()
@@ -73,7 +73,7 @@ def figure_frame(subject: ViewContext, slug: str) -> dict[str, Any]:
 
 
 def view_declaration(view: View, subject: ViewContext) -> dict[str, Any]:
-    """Return the JSON about a view: its settings with the model's bounds, and its items."""
+    """Return a view's settings, with the model's bounds, and items, for the page's script, as JSON."""
     drawn = map_item(view)
     return {
         "controls": [

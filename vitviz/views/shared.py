@@ -36,7 +36,7 @@ def shared_distances(subject: ViewContext) -> Distances:
 
 
 def passes_of(subject: ViewContext, target: ClassTarget, patches_as: str = "dropped") -> SaliencyInputs:
-    """Return the passes that saliency maps need, on the model with nothing removed.
+    """Return the passes from which saliency maps of a target are computed, on the unablated model.
 
     Call within `once_by_passes`. Only results are cached, never the model.
     """
@@ -50,7 +50,7 @@ def passes_of(subject: ViewContext, target: ClassTarget, patches_as: str = "drop
 def shared_saliency_map(
     subject: ViewContext, target: ClassTarget, method: str, steps: int | None = None
 ) -> SaliencyMap:
-    """Return the map of one method, shared by all views."""
+    """Return the target's map by one saliency method, cached for all views."""
 
     def make():
         return lazy.saliency.saliency_map(passes_of(subject, target), method, steps=steps)
@@ -59,7 +59,7 @@ def shared_saliency_map(
 
 
 def parse_target(subject: ViewContext, asked: str) -> ClassTarget:
-    """Return the class named by a setting such as "top", "7" or "7-3" (7 minus 3).
+    """Return the class (int), or pair (a, b) for a minus b, of a text such as "top", "7" or "7-3".
 
     Raises:
         WrongSetting: If there is no such class.
@@ -83,7 +83,7 @@ def class_name(trace: Trace, index: int) -> str:
 
 
 def target_name(subject: ViewContext, asked: str) -> str:
-    """Return the reader's name of the class, or pair of classes, of `target_of`."""
+    """Return the displayed name of the class, or pair of classes, that `parse_target` returns."""
     target = parse_target(subject, asked)
     if not isinstance(target, tuple):
         return class_name(subject.trace, target)
@@ -124,13 +124,13 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def shared_logit_terms(subject: ViewContext) -> LogitTerms:
-    """Return the logit terms of a trace for all targets; UnsupportedModel if they do not sum to the logit."""
+    """Return a trace's logit terms, for all targets; raise UnsupportedModel if their sum is not the logit."""
     terms = lazy.attribution.checked_logit_terms
     return subject.once("ledger", lambda: terms(subject.inspector, subject.trace))
 
 
 def ensure_recorded(subject: ViewContext) -> None:
-    """Record the outputs of all sources in the trace's pass, unless they are recorded."""
+    """Record the outputs of all sources by a pass of the trace's image, unless they are recorded."""
     record = lazy.circuits.record_stream
     subject.once_by_passes("written", lambda: bool(record(subject.inspector, subject.trace)))
 

@@ -44,13 +44,13 @@ LOST = "{checkpoint} has no such curve: its block type is not supported, or it h
 
 
 def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tuple[Control, ...]:
-    """Open with the second checkpoint, or with the model before its training; never with itself."""
+    """Return the controls; "against" opens with the second checkpoint, else with the untrained model."""
     opening = "before" if subject.beside is None else "beside"
     return tuple(replace(one, default=opening) if one.name == "against" else one for one in controls)
 
 
 def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
-    """Return the items not to request: the matrix and the chart hold them; `looked` without a history."""
+    """Return the names of the items not to request: the matrix and the chart hold them."""
     return ("curves", "cka", "error", "steps", *(() if subject.film() else ("looked",)))
 
 
@@ -143,7 +143,7 @@ class SimilarityView(View):
         }
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
-        """Return a declared item; `looked` surveys the set with one more training step first."""
+        """Return a declared item by name; "looked" surveys the set with one more training step first."""
         if name in ("cka", "error"):
             compare = analyses.cka if name == "cka" else analyses.cka_error
             return self._compared(subject, settings, compare)
@@ -249,7 +249,7 @@ class SimilarityView(View):
         return result
 
     def _compared(self, subject: ViewContext, settings: Settings, compare) -> np.ndarray:
-        """Return `compare` (CKA or its error) by depth and the other's depth, or by depth and step.
+        """Return `compare` (CKA or its error): (depth, the other's depth), or (depth, training step).
 
         Raise WrongSetting if there is no checkpoint or history to compare with.
         """
@@ -313,7 +313,7 @@ def layer_curves(survey: Any) -> dict[str, np.ndarray]:
 
 
 def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
-    """Survey the images with one training step, cache the survey and return the number of images."""
+    """Survey the images with training step `frame` (from 0), if not cached; return the image count."""
     film, frame = subject.film(), settings["frame"]
     if frame >= len(film):
         raise WrongSetting(f"frame={frame} is not valid; expected a step of the training, below {len(film)}.")
@@ -321,7 +321,7 @@ def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
 
 
 def _available_curves(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
-    """Return the curves that are not entirely NaN; their names get the prefix `before`."""
+    """Return the curves that are not entirely NaN, by name with the prefix `before`."""
     return {before + name: values for name, values in found.items() if not np.isnan(values).all()}
 
 

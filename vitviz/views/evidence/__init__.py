@@ -94,7 +94,7 @@ def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tu
 
 
 def _exported_values(subject: ViewContext, name: str) -> tuple[str, ...]:
-    """Return the heads, layers, sources, patches or classes to export for a setting.
+    """Return the values of the setting `name` to export, as texts; () for settings without such a list.
 
     Layers and heads count from 1; () for settings with other values.
     """
@@ -230,7 +230,7 @@ class AttributionView(View):
         return CHARTS.get(show, charts.waterfall_chart)(self, subject, settings)
 
     def unsupported(self, subject: ViewContext) -> str | None:
-        """Return why the view does not apply (no classifier, or terms miss the logit), or None."""
+        """Return the reason why the view does not apply (no classifier, inexact sum); None if it applies."""
         if subject.trace.logits is None:
             return LocalizedText(
                 "{checkpoint} has no classifier, so there is no logit to attribute.",

@@ -26,7 +26,7 @@ MARKED = 3  # dots whose distance from the diagonal is drawn
 
 
 def sum_name(subject, settings) -> LocalizedText:
-    """Return the name of the sum: logit or value, of one class or a difference of two, or its change."""
+    """Return the name of what contributions sum to: logit, value, a difference of two, or a change."""
     values, pair = subject.trace.head_type == "value", "-" in settings["target"]
     if settings.get("difference") == "on" and pair:
         return LocalizedText(
@@ -137,7 +137,7 @@ def lens_chart(view, subject, settings) -> Chart:
 
 
 def effects_chart(view, subject, settings) -> Chart:
-    """Return a dot per head, or MLP, of the layers from `layer` on: contribution across, drop upwards."""
+    """Return the chart of components from `layer` on: contribution (x) and drop when ablated (y)."""
     shares, effects = contributions_and_drops(view, subject, settings)
     heads = settings["part"] == "heads"
     places = np.argwhere(np.isfinite(shares) & np.isfinite(effects))
@@ -169,7 +169,7 @@ def diagonal_and_range(*values: np.ndarray) -> tuple[Series, tuple[float, float]
 
 
 def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> LocalizedText:
-    """Return the text with the correlation, once all layers are known, and the largest disagreement."""
+    """Return the note with the correlation (if all layers are shown) and the largest disagreement."""
     alike = []
     if settings["layer"] == 1:
         result = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
@@ -192,7 +192,7 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
 
 
 def contributions_and_drops(view, subject, settings) -> tuple[np.ndarray, np.ndarray]:
-    """Return contributions and drops, of heads by (layer, head) or of MLPs by (layer); NaN if missing."""
+    """Return contributions and drops: of heads (layer, head) or of MLPs (layer); NaN if not computed."""
     heads = settings["part"] == "heads"
     shares = np.asarray(view.item(subject, "direct" if heads else "mlps", settings), float)
     effects = np.full((len(shares), subject.about.heads + 1), np.nan)

@@ -31,12 +31,12 @@ ONE_ONLY = {  # by readout: why a patch alone has no prediction
 
 
 def target(subject: ViewContext, settings: Settings) -> shared.ClassTarget:
-    """Return the target class, or (a, b) for a rather than b."""
+    """Return the target class as an int, or (a, b) for class a rather than b."""
     return shared.parse_target(subject, settings["target"])
 
 
 def likeliest(subject: ViewContext) -> list[int]:
-    """Return the most likely classes, or those of the largest values, for the picker and the logit lens."""
+    """Return the classes of the largest logits, as ints, for the picker and the logit lens."""
     return subject.trace.logits.topk(min(SHOWN, subject.trace.logits.numel())).indices.tolist()
 
 
@@ -86,7 +86,7 @@ def prediction_change(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def account(subject: ViewContext, settings: Settings):
-    """Return the attribution of the target's logit; for a difference, minus the original image's."""
+    """Return the attribution of the target's logit; with "difference" on, minus the original image's."""
     asked, relative = target(subject, settings), settings["relative"] == "yes"
 
     def account_for(one: ViewContext):
@@ -102,7 +102,7 @@ def account(subject: ViewContext, settings: Settings):
 
 
 def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the map of all heads, of those up to a layer, of one layer's or of one head: (row, col)."""
+    """Return contributions by patch (row, col): of all heads, the layers up to one, one layer or one head."""
     result, chosen, until = account(subject, settings), settings["chosen"], settings["until"]
     if not chosen and not until:
         return result.patches.numpy()
@@ -118,12 +118,12 @@ def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def to_patch_map(subject: ViewContext, sources) -> np.ndarray:
-    """Return the patches of numbers by token: (row, col)."""
+    """Return the patches' part of an array by token (position from 0, prefix first): (row, col)."""
     return sources[subject.grid.prefix :].reshape(subject.grid.rows, subject.grid.cols).numpy()
 
 
 def saliency_of_target(subject: ViewContext, settings: Settings):
-    """Return the map of another method, which makes its own passes through the unedited model."""
+    """Return the target's map by the selected saliency method; with "difference", minus the original's."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(EDITED))
     result = shared.shared_saliency_map(subject, target(subject, settings), settings["method"])
@@ -153,7 +153,7 @@ def patch_prediction_kind(subject: ViewContext) -> str:
 
 
 def _answers(subject: ViewContext, depth: int):
-    """Return the probabilities, or values, of every patch alone at a depth: (class, row, col)."""
+    """Return the classifier's output for every patch alone at a depth: (class, row, col)."""
     if patch_prediction_kind(subject) not in ("reading", "probe"):
         raise UnsupportedModel(LocalizedText(patch_prediction_kind(subject)))
     return analyses.lens_probabilities(shared.shared_logit_terms(subject), depth)
@@ -194,7 +194,7 @@ def all_effects(subject: ViewContext, settings: Settings):
 
 
 def agreement(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return Pearson's correlation of direct contributions and effects: over heads, over MLPs."""
+    """Return Pearson's correlation of direct contributions and ablation effects: [over heads, over MLPs]."""
     return np.asarray(analyses.agreement(all_effects(subject, settings), account(subject, settings)))
 
 
@@ -219,7 +219,7 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
 
 
 def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None = None):
-    """Return the upstream sources of the last head of the trail, or of its first `steps` heads."""
+    """Return the sources of the trail's last head with their contributions; of its first `steps` heads."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = target(subject, settings), settings["relative"] == "yes"
     return shared.shared_upstream(subject, asked, layer, head, via, relative)

@@ -99,7 +99,7 @@ def _notes(view, subject, settings) -> list[str]:
 
 
 def _added(value: float, place: int) -> str:
-    """Format a term of a sum: the first as 5.51, a later one as − 0.07."""
+    """Format a term of a sum, with its sign in front; the first (`place` 0) has no plus."""
     sign = ("−" if value < 0 else "") if not place else "− " if value < 0 else "+ "
     return f"{sign}{abs(value):.2f}"
 
@@ -127,7 +127,7 @@ def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
 
 
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:
-    """Return the contributions of all heads by layer; () for panels without heads.
+    """Return the matrices (head, layer) of contributions and drops; () for panels without heads.
 
     If patches are selected, only their contributions count. Drops of ablated heads share one scale with the
     contributions.
@@ -155,7 +155,7 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
 
 
 def _cells(values: np.ndarray, settings, most: float, title: str, label: str) -> Matrix:
-    """Return numbers as cells, layers across and heads down, on a scale symmetric about zero."""
+    """Return values (layer, head) as a matrix panel: layers across, heads down, zero in the middle."""
     chosen = None
     if "." in settings["chosen"]:
         layer, head = (int(one) for one in settings["chosen"].split("."))
@@ -165,6 +165,6 @@ def _cells(values: np.ndarray, settings, most: float, title: str, label: str) ->
 
 
 def _share(subject, settings) -> LocalizedText:
-    """Return the label of a scale of contributions to the logit."""
+    """Return the label of the colour scale: contribution to the logit, value or difference."""
     name = charts.sum_name(subject, settings)
     return LocalizedText("Contribution to the {sum}: negative, positive", sum=name)

@@ -36,7 +36,7 @@ HELD = "Paths are not traced through MLPs; attention and norms are frozen."
 
 
 def largest_paths(subject: ViewContext, settings: Settings):
-    """Return the requested number of largest paths, from a search with bounded work."""
+    """Return the `paths` largest paths of the target's logit, from a search with bounded work."""
     asked, relative, trace = compute.target(subject, settings), settings["relative"] == "yes", subject.trace
     opened = min(OPENED, int(WORK // (subject.about.layers * subject.about.heads * trace.length**2)))
     ensure_recorded(subject)
@@ -49,7 +49,7 @@ def largest_paths(subject: ViewContext, settings: Settings):
 
 
 def steps(path) -> list[tuple]:
-    """Return the components of a path from its source to the output: kind, layer and head, from 1."""
+    """Return a path's components from source to output, each (kind, layer, head); numbers from 1."""
     writer = path.writer and writer_numbers(path.writer)
     heads = [("head", layer + 1, head + 1) for layer, head in reversed(path.heads)]
     return [*([writer] if writer else []), *heads, ("answer",)]

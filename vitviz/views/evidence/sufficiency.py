@@ -27,7 +27,7 @@ RANDOM = "in {count} random orders"
 
 
 def ranked_edges(subject: ViewContext, settings: Settings):
-    """Return all edges and their contributions, the largest first."""
+    """Return all edges and their contributions to the target, the largest first."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
     lazy.circuits.require_prediction(subject.trace)
@@ -38,7 +38,7 @@ def ranked_edges(subject: ViewContext, settings: Settings):
 
 
 def kept_edge_margins(subject: ViewContext, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of edges kept, (count), and the margins, (order, count).
+    """Return the tried numbers of kept edges, (count), and the margins in logits, (order, count).
 
     The first order is by largest contribution, the others are random.
     """
@@ -91,7 +91,7 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
 
 
 def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
-    """Return the texts with the sizes that preserve the prediction, by contribution and in random orders."""
+    """Return the notes on the numbers of edges that preserve the prediction, ranked and in random orders."""
     (smallest, stable), *chance = (
         lazy.sufficient_edges.preserving_sizes(counts.tolist(), row.tolist()) for row in found
     )

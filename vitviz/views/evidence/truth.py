@@ -33,7 +33,7 @@ INDIRECT = "With attention frozen, the inputs to queries and keys have no direct
 
 
 def sample_edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
-    """Return a seeded sample of the edges into the selected head, and the number of all edges."""
+    """Return a seeded sample of the edges into the selected head, and the number of all such edges."""
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
     result = compute.upstream_sources(subject, settings)
@@ -46,7 +46,7 @@ def sample_edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
 
 
 def measured_edges(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
-    """Return the edges run so far, their contributions (NaN for queries and keys) and effects, in logits."""
+    """Return the edges ablated so far, their contributions (NaN for queries and keys) and logit drops."""
     some, effects = sample_edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
         asked = some[first : first + BATCH]
@@ -109,7 +109,7 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
 def _notes(
     subject: ViewContext, settings, shares: np.ndarray, effects: np.ndarray
 ) -> tuple[LocalizedText, ...]:
-    """Return the texts on the edges that were run and the correlation; () until all have run."""
+    """Return the notes on the ablated edges and the correlation; () until all sampled edges are ablated."""
     from_numpy = lazy.torch.from_numpy
     some, of = sample_edges(subject, settings)
     if len(effects) < len(some):

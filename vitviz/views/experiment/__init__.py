@@ -47,7 +47,7 @@ EXTRA_TEXTS = (
 
 
 def _is_available(subject: ViewContext, settings: Settings) -> bool:
-    """Return True if the logits of every step from 1 of the selected change are cached."""
+    """Return True if the logits of all steps after 0 of the selected kind of change are cached."""
     kind = settings["kind"]
     steps = range(1, len(lazy.perturbation.step_sizes(subject.grid, kind)))
     return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
@@ -207,12 +207,12 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
 
 
 def way_name(way: str) -> LocalizedText:
-    """Return the name of a protocol, such as how patches are removed or moved."""
+    """Return the displayed name of a protocol: a way of removing patches, or a kind of change."""
     return LocalizedText(NAMES[way] if way in NAMES else KINDS[way].name)
 
 
 def change_text(grid: Grid, kind: str, step: int) -> LocalizedText:
-    """Return the text with the change at a point of the curves."""
+    """Return the text that describes step `step` of a kind of change; step 0 is the whole image."""
     if step == 0:
         return LocalizedText("the whole image")
     count, patches = int(lazy.perturbation.step_sizes(grid, kind)[step]), grid.patches
@@ -221,13 +221,13 @@ def change_text(grid: Grid, kind: str, step: int) -> LocalizedText:
 
 
 def step_names(grid: Grid, kind: str) -> list[str]:
-    """Return the labels of the points: percentages, numbers of pieces, pixels or degrees."""
+    """Return the labels of a kind's steps: percentages, numbers of pieces, pixels or degrees."""
     places = lazy.perturbation.step_sizes if kind == "shuffle" else lazy.perturbation.step_values
     return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
 
 
 def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
-    """Return the names of the samples of a kind: numbers, directions or titles of other images."""
+    """Return the names of a kind's draws: numbers, directions, or titles of the other images."""
     if others := _others(subject, kind):
         return tuple(others)
     if kind in PATCHES:
@@ -237,7 +237,7 @@ def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
 
 
 def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
-    """Return the facts about a kind that the page needs before the first request."""
+    """Return the JSON that the page needs before a kind's first request: steps, texts, draws, protocols."""
     names = step_names(subject.grid, kind)
     return {
         "places": lazy.perturbation.step_values(subject.grid, kind),
@@ -250,7 +250,7 @@ def _plan(subject: ViewContext, kind: str) -> dict[str, Any]:
 
 
 def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
-    """Return the other images by title; {} for kinds that do not use them."""
+    """Return the other images that a kind uses, by title; {} if it uses none."""
     if kind not in ("ground", "texture"):
         return {}
     study = lazy.perturbation_study
@@ -280,7 +280,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
 
 
 def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
-    """Return the logits (draw, class), cached with the image, or why the protocol is not applicable."""
+    """Return a step's logits (draw, class), cached, or the reason why the protocol is not applicable."""
 
     def logits_at() -> Tensor | str:
         try:
@@ -296,12 +296,12 @@ def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
 
 
 def _name(way: str, step: int) -> str:
-    """Return the cache key of the logits at a step."""
+    """Return the cache key of a protocol's logits at a step."""
     return f"experiment {way} {step}"
 
 
 def _known(subject: ViewContext, way: str, step: int) -> Tensor:
-    """Return the logits (draw, class); UnsupportedModel if the protocol is not applicable."""
+    """Return a step's logits (draw, class); raise UnsupportedModel if the protocol is not applicable."""
     result = _answers(subject, way, step)
     if isinstance(result, str):
         raise UnsupportedModel(result)
@@ -309,7 +309,7 @@ def _known(subject: ViewContext, way: str, step: int) -> Tensor:
 
 
 def results_at_step(subject: ViewContext, kind: str, step: int) -> list[dict[str, Any]]:
-    """Return the results at a step, one entry per protocol.
+    """Return a step's scores and most likely classes as JSON, one entry per protocol of the kind.
 
     An entry has the mean and error of each score, the scores of all samples, and the most likely classes of
     each sample. For a protocol that is not applicable it has only "refused", the reason.

@@ -43,7 +43,7 @@ def require_sendable(trace) -> None:
 
 
 def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
-    """Return the items not to request: rows of single tokens up to WHOLE tokens, else whole layers."""
+    """Return the names of the items not to request: single rows if whole layers are sent, else layers."""
     return ("line", "pinned") if subject.grid.tokens <= WHOLE else ("layer",)
 
 
@@ -177,7 +177,7 @@ class AttentionView(View):
         }
 
     def _wall(self, subject: ViewContext, token: int, way: str) -> np.ndarray:
-        """Return (layer, head, patch): one token's weights over the patches; 0 for dropped patches."""
+        """Return one token's weights over the patches in every head: (layer, head, patch); 0 if dropped."""
         trace = subject.trace
         layers, prefix = range(len(trace.layers)), trace.grid.prefix
 
@@ -188,7 +188,7 @@ class AttentionView(View):
 
 
 def opening_head(trace) -> tuple[int, int]:
-    """Return layer and head (from 1) of the first screen.
+    """Return (layer, head), from 1, of the head that is shown first.
 
     Of the layers from the middle on, the head whose attention depends most on the query: the one with the
     largest mutual information of query and key patch. It is 0 for uniform attention and for a head that sends
@@ -207,7 +207,7 @@ def opening_head(trace) -> tuple[int, int]:
 
 
 def patch_contributions(subject: ViewContext) -> dict[str, Any]:
-    """Return the predicted class and what each patch contributes to its logit, through all heads.
+    """Return the predicted class and each patch's contribution to its logit, through all heads, as JSON.
 
     The values are those of the map of Attribution: (patch). Raises UnsupportedModel for a model without a
     classifier, or if its contributions do not sum to the logit.
@@ -220,7 +220,7 @@ def patch_contributions(subject: ViewContext) -> dict[str, Any]:
 
 
 def _lines(trace, layer: int, token: int, way: str):
-    """Return (head, token): attention from or to a token (from 0, with prefix); NaN where dropped."""
+    """Return one token's attention in every head of a layer, (head, token); NaN for dropped patches."""
     if _absent(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
     asked = analyses.attends_to if way == "row" else analyses.attended_by
@@ -228,6 +228,6 @@ def _lines(trace, layer: int, token: int, way: str):
 
 
 def _absent(trace, token: int) -> bool:
-    """Return True if the token is a patch that was dropped."""
+    """Return True if the token (position from 0, prefix first) is a dropped patch."""
     patch = token - trace.grid.prefix
     return trace.kept is not None and patch >= 0 and patch not in trace.kept

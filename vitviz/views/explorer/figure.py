@@ -37,7 +37,7 @@ def spec(view, subject, settings, asked) -> FigureSpec:
 
 
 def _lines(view, subject, settings) -> np.ndarray:
-    """Return (query, token): one head's attention, the mean of the heads, or the rollout without prefix."""
+    """Return weights (query, token) of a head, the mean of heads, or the rollout (NaN for prefix tokens)."""
     numbers = view.numbers(subject, settings)
     if settings["show"] == "rollout":
         result = numbers["rollout"].reshape(len(numbers["rollout"]), -1)
@@ -77,7 +77,7 @@ def _caption(settings) -> str:
 
 
 def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
-    """Return the sum of the weights on patches and the weight on each prefix token, for one token."""
+    """Return notes on one token's weights `line`: their sum on patches, and each prefix token's."""
     grid = subject.grid
     share = float(np.nansum(line[grid.prefix :]))  # dropped patches are NaN
     if settings["difference"] == "on":

@@ -36,7 +36,7 @@ NOBODY = ("auto", "mean")  # settings without a token: the key of the largest we
 
 
 def score_decomposition(view, subject: ViewContext, settings: Settings):
-    """Return an attention score by the sources of query and key, and the names of the three tokens."""
+    """Return an attention score by sources of query and key, and the names of the tokens involved."""
     trace, layer, head = subject.trace, settings["layer"] - 1, settings["head"] - 1
     other = settings["key"]
     if other in NOBODY:

@@ -56,7 +56,7 @@ class FiltersView(View):
     export = ExportDefaults(endpoint="filters")
 
     def unsupported(self, subject: ViewContext) -> str | None:
-        """Return the reason if the model has neither filters over pixels nor a stem; else None."""
+        """Return the reason why the model has no filters to show; None if it has filters or a stem."""
         if self._weight(subject) is not None:
             return None
         return LocalizedText(
@@ -92,7 +92,7 @@ class FiltersView(View):
         return subject.inspector.preprocessing.shown(self._filters(subject, name).numpy())
 
     def _raw(self, subject: ViewContext) -> tuple:
-        """Return the filters, largest norm first, and their norms."""
+        """Return (filters, norms) of the patch embedding, the largest norm first."""
         return subject.once_of_weights("raw filters", lambda: analyses.raw_filters(self._weight(subject)))
 
     def _principal(self, subject: ViewContext) -> "analyses.FilterComponents":

@@ -167,7 +167,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
 
 
 def _query_name(view: View, subject: ViewContext, query: str | int) -> str:
-    """Return the name of the query."""
+    """Return the displayed name of the query token."""
     if query == "auto":
         return view.summary(subject)["auto"]
     if query == "mean":
@@ -176,7 +176,7 @@ def _query_name(view: View, subject: ViewContext, query: str | int) -> str:
 
 
 def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
-    """Return the map over the upload with the cropped part faded, or map / max as brightness (paper)."""
+    """Return the rollout over the upload, the part outside the crop faded, or as brightness ("paper")."""
     view = subject.trace.view
     picture = view.picture if asked.upload is None else asked.upload
     box = None if asked.upload is None else crop_on_upload(asked.upload, view)
@@ -193,7 +193,7 @@ def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
 
 
 def _share(subject, settings, values: np.ndarray) -> str:
-    """Return the text with the fraction of the attention on patches."""
+    """Return the sentence on how much of the attention lies on the patches."""
     share, names = float(np.nansum(values)), subject.grid.prefix_names
     if settings["difference"] == "on":
         return LocalizedText("Change summed over all patches: {share}.", share=fixed(share))

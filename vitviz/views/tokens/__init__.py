@@ -55,7 +55,7 @@ _COMPUTE = {  # item -> function of subject and settings
 
 
 def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
-    """Return the items not to request: rows of single tokens up to WHOLE tokens, else all cosines.
+    """Return the names of the items not to request: single rows if all cosines are sent, else all cosines.
 
     The script gets some other arrays within the item "matrices".
     """
@@ -267,7 +267,7 @@ class RepresentationsView(View):
 
 
 def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
-    """Return the matrices of the heads or, beside the norms, of the attention sinks; () for other panels."""
+    """Return the panel's matrices: of heads, or of attention sinks; () for a panel without matrices."""
     if settings["show"] == "heads":
         return _entropy_matrix(view, subject, settings), _head_similarity_matrix(view, subject, settings)
     return (_sink_matrix(view, subject, settings),) if settings["show"] == "norms" else ()
@@ -326,6 +326,6 @@ def _sink_matrix(view, subject, settings) -> Matrix:
 
 
 def _cell_names(values: np.ndarray) -> LocalizedText:
-    """Return the names of the cells of a matrix (head, layer)."""
+    """Return the text that names every cell of a matrix (head, layer), such as "Layer 1, head 2"."""
     heads, layers = (range(1, count + 1) for count in values.shape)
     return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])

@@ -38,7 +38,7 @@ APART = "{checkpoint} has {own}, {other} has {others}. A common basis needs the 
 
 
 def basis_members(subject: ViewContext, settings: Settings) -> list[ViewContext]:
-    """Return all contexts that share the basis, including `subject`; WrongSetting if another is missing."""
+    """Return the contexts that share the basis, `subject` too; raise WrongSetting if another is missing."""
     basis = settings["basis"]
     if basis == "beside":
         if subject.beside is None or subject.beside.trace is None:
@@ -70,7 +70,7 @@ def norm_inspector(subject: ViewContext, settings: Settings) -> Inspector | None
 
 
 def basis_key(subject: ViewContext, settings: Settings) -> str:
-    """Return the cache key of a basis: everything that it depends on besides the run."""
+    """Return the cache key of a basis: everything that the basis depends on besides the run."""
     other = {"photo": settings["other"]}.get(settings["basis"], "")
     if settings["basis"] == "beside" and subject.beside is not None and subject.beside.trace is not None:
         trace = subject.beside.trace
@@ -79,7 +79,7 @@ def basis_key(subject: ViewContext, settings: Settings) -> str:
 
 
 def second_context(subject: ViewContext, settings: Settings) -> ViewContext:
-    """Return the context of the second image; WrongSetting if none has been chosen."""
+    """Return the context of the second image; raise WrongSetting if none has been chosen."""
     if not settings["other"]:
         raise WrongSetting(LocalizedText(NO_PHOTO))
     return subject.another(settings["other"])
@@ -155,7 +155,7 @@ def cosines_by_depth(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def component_scores(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the scores at one depth, (row, col, component); 0 for missing components."""
+    """Return the patches' scores at one depth, (row, col, component); 0 for missing components."""
     trace, depth = subject.trace, settings["depth"]
     basis = _bases(subject, settings)[depth]
     scores = basis.scores(patch_tokens(subject, depth, settings))
@@ -163,7 +163,7 @@ def component_scores(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def variance_shares(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the fraction of the variance of each component: (depth, component).
+    """Return each component's fraction of the variance: (depth, component).
 
     The rows are equal for basis "all".
     """
@@ -171,20 +171,20 @@ def variance_shares(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 
 def component_colours(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the colours at every depth: (depth, row, col, RGB); black for dropped patches."""
+    """Return patch colours from the components, at every depth: (depth, row, col, RGB); black if dropped."""
     checkpoints = [one.checkpoint for one in basis_members(subject, settings)]
     return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
 def second_component_colours(subject: ViewContext, settings: Settings) -> np.ndarray:
-    """Return the colours of the second image if it shares the basis; else an array without channels."""
+    """Return the second image's patch colours if it shares the basis; else an array without channels."""
     if settings["basis"] != "photo" or not settings["other"]:
         return np.zeros((len(subject.trace.tokens), subject.grid.rows, subject.grid.cols, 0), np.uint8)
     return _tints(subject, settings)[1]
 
 
 def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
-    """Return the colours of each context that shares the basis.
+    """Return the patch colours (depth, row, col, RGB) of each context that shares the basis.
 
     Raises:
         WrongSetting: For a frame of a video, if the tint is not "plain": its rotation differs in each frame.
@@ -210,13 +210,13 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
 
 
 def _colours_on_grid(trace: Trace, scores: Sequence) -> np.ndarray:
-    """Return the colours of scores over the grid: (depth, row, col, RGB)."""
+    """Return the colours of component scores at each depth, on the grid: (depth, row, col, RGB)."""
     laid = [analyses.to_grid(trace, analyses.scores_to_colours(one)).numpy() for one in scores]
     return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
 
 
 def basis_arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
-    """Return directions and mean of the basis: score = (token - mean) · direction."""
+    """Return the basis of the selected depth: score = (token - mean) · direction."""
     basis = _bases(subject, settings)[settings["depth"]]
     return {"basis": basis.directions.float().numpy(), "mean": basis.mean.float().numpy()}
 
@@ -242,7 +242,7 @@ def trace_arrays(subject: ViewContext) -> dict[str, np.ndarray]:
 
 
 def layer_array(subject: ViewContext, name: str, block: int) -> np.ndarray:
-    """Return an item of one layer's attention; layers count from 0."""
+    """Return a quantity of one layer's attention by its item name; `block` counts from 0."""
     if name == "received":
         return analyses.to_sequence(subject.trace, _received(subject)[block]).numpy()
     made = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
@@ -250,13 +250,13 @@ def layer_array(subject: ViewContext, name: str, block: int) -> np.ndarray:
 
 
 def sinks(subject: ViewContext) -> np.ndarray:
-    """Return the largest fraction of attention that one token receives in each head, and that token."""
+    """Return, per head, the largest fraction of attention on one token, and this token: (layer, head, 2)."""
     result = [one.max(dim=-1) for one in _received(subject)]
     return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in result])
 
 
 def entropies(subject: ViewContext, name: str) -> np.ndarray:
-    """Return "entropy", the mean over patch queries (layer, head), or that of each prefix token."""
+    """Return "entropy", the mean over patch queries, (layer, head), or each prefix token's entropy."""
     result = _by_block(subject, "entropies", analyses.head_entropy)
     return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in result])
 
@@ -273,7 +273,7 @@ def _by_block(subject: ViewContext, name: str, of: Callable) -> list:
 
 
 def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
-    """Return one basis per depth, fitted to all that share it; for basis "all", one for all depths.
+    """Return one basis of patch tokens per depth, fitted to all contexts that share it.
 
     Raises:
         WrongSetting: For a frame of a video, if the basis is not "own".
@@ -296,7 +296,7 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
 
 
 def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analyses.Basis]:
-    """Return one basis per depth for all frames of a video, with one frame in memory at a time."""
+    """Return one basis per depth, fitted to all frames of a video, with one frame in memory at a time."""
     scatters: list[analyses.Scatter] = []
     for one in frames:
         each = [patch_tokens(one, depth, settings) for depth in range(len(one.trace.tokens))]

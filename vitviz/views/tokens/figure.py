@@ -58,7 +58,7 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
 
 
 def _cosines(view, subject, settings) -> Scale:
-    """Return the scale of the cosines, as on the page.
+    """Return the colour scale of the cosines, as on the page.
 
     Without the mean patch, it runs from -1 to 1. Otherwise it starts at the smallest cosine of any two
     tokens.
@@ -149,7 +149,7 @@ def _heads(view, subject, settings, asked) -> FigureSpec:
 
 
 def _limited(chart: Chart, limit: float) -> Chart:
-    """Return the histogram with the limit and the bars above it in orange."""
+    """Return the histogram of norms with a line at `limit` and the bars above it in orange."""
     said = {"value": number(limit)}
     name = LocalizedText("limit: {value}", **said)
     level = ReferenceLine(limit, name, True, beyond=LocalizedText("limit: {value}, beyond this axis", **said))
@@ -167,7 +167,7 @@ def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None
 
 
 def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
-    """Return frames for the patches whose norm exceeds the limit."""
+    """Return frames around the patches whose norm exceeds the limit."""
     depth = settings["depth"]
     norms = np.asarray(view.item(subject, "norms", settings), float)[depth, subject.grid.prefix :]
     median, mad = np.asarray(view.item(subject, "usual", settings), float)[depth]

@@ -37,7 +37,7 @@ def model_diagram(f: Facts) -> dict[str, Any]:
 
 
 def _diagram_box(step: str, name: str, size: str = "", there: bool = True) -> dict[str, Any]:
-    """Return one block. Names in braces are filled with the values; `there` is False for absent parts."""
+    """Return one block as JSON; names in braces stand for values, `there` is False for an absent part."""
     return {"step": step, "name": name, "size": size, "there": there}
 
 

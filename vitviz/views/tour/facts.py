@@ -45,7 +45,7 @@ class Facts:
 
     @property
     def front(self) -> list[str]:
-        """Return the symbols of the prefix tokens."""
+        """Return the symbols of the prefix tokens, as formulas."""
         symbols = {"class": "x_{class}", "distillation": "x_{dist}"}
         names = self.grid.prefix_names
         registers = ["x_{reg}^{1}", "…"] * any(name.startswith("register") for name in names)
@@ -53,7 +53,7 @@ class Facts:
 
     @property
     def numbers(self) -> int:
-        """Return the number of values in a patch."""
+        """Return how many numbers a patch has: height · width · 3."""
         return self.grid.patch[0] * self.grid.patch[1] * 3
 
     @property

@@ -39,12 +39,12 @@ def embedding_explained(trace: Trace, parts: ModelParts, preprocessing) -> bool:
 
 
 def classes_of(trace: Trace) -> int:
-    """Return the number of logits; 0 for a model without a classifier."""
+    """Return the number of classes (logits); 0 for a model without a classifier."""
     return 0 if trace.logits is None else trace.logits.numel()
 
 
 def filter_row(subject: ViewContext, number: int) -> np.ndarray:
-    """Return one row of E, then its bias."""
+    """Return row `number` (from 0) of the embedding matrix E, followed by its bias."""
     embedding = subject.inspector.parts(subject.trace.grid.pixels).embedding
     if embedding is None:
         raise Unknown(
@@ -58,7 +58,7 @@ def filter_row(subject: ViewContext, number: int) -> np.ndarray:
 
 
 def worked_row_json(row: WorkedRow) -> dict[str, Any]:
-    """Return one row of attention, step by step."""
+    """Return the computation of one row of attention as JSON, step by step."""
     vectors = ("q", "products", "scores", "powers", "weights", "output")
     plain = {name: getattr(row, name) for name in ("scale", "shift", "total", "replaced")}
     bias = None if row.bias is None else round_list(row.bias)
@@ -112,7 +112,7 @@ def has_decomposition(subject: ViewContext) -> bool:
 
 
 def largest_contributions(subject: ViewContext) -> dict[str, Any]:
-    """Return the top logit: the largest contributions of heads (layer, head from 1), the rest, their sum."""
+    """Return the top logit's largest contributions by head (from 1), the rest and the sum, as JSON."""
     trace = subject.trace
     if not has_decomposition(subject):
         return {}
@@ -127,7 +127,7 @@ def largest_contributions(subject: ViewContext) -> dict[str, Any]:
 
 
 def prediction_without_head(subject: ViewContext) -> dict[str, Any]:
-    """Return the predictions without the head of the largest contribution, and the drop of the logit.
+    """Return predictions with the head of the largest contribution ablated, and the logit's drop, as JSON.
 
     If something has been removed already, return only the sum: a drop would then measure something else.
     """

@@ -17,7 +17,7 @@ TEXTS = {  # paragraphs by section of steps.md; the last paragraph of most secti
 
 
 def _keyed(section: str) -> dict[str, str]:
-    """Return the paragraphs of a section by the key before their colon."""
+    """Return the paragraphs of a section of the texts, by the key before their colon."""
     return dict(one.split(": ", 1) for one in TEXTS[section])
 
 
@@ -279,7 +279,7 @@ def _one_path(f: Facts) -> Step:
 
 
 def _where_accounted(step: Step, f: Facts) -> Step:
-    """Return the step, or the reason why the model has no exact decomposition of its logits."""
+    """Return the step; if logits have no exact decomposition, a step that says why instead."""
     if f.classes and f.accounted:
         return step
     no_classifier, another, no_account, elsewhere = _keyed("no account").values()

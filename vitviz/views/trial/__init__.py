@@ -37,7 +37,7 @@ EXTRA_TEXTS = (UNTRIED, *TITLES.values())
 
 
 def method_group(method: str) -> tuple[str, ...]:
-    """Return the methods that are tested together with this one, in order.
+    """Return the saliency methods that are tested together with `method`, in order.
 
     Expensive methods and random maps are tested alone. Methods made for sentences form their own groups,
     because they do not apply to a model's own classes.
@@ -54,12 +54,12 @@ def method_group(method: str) -> tuple[str, ...]:
 
 
 def requested_steps(settings: Settings) -> int | None:
-    """Return the number of steps of integrated gradients; None to double it until the map is stable."""
+    """Return the number of steps of integrated gradients; None means doubled until the map is stable."""
     return None if settings["steps"] == "auto" else int(settings["steps"])
 
 
 def tested_methods(subject: ViewContext) -> tuple[str, ...]:
-    """Return the methods to test; those made for sentences only if the classes are given as vectors."""
+    """Return the methods to test: without those for sentences if the classes are the model's own."""
     given = subject.survey is not None or subject.trace.classes is not None
     return tuple(name for name in ORDER if given or name not in DENSE)
 
@@ -153,7 +153,7 @@ class FaithfulnessView(View):
     )
 
     def unsupported(self, subject: ViewContext) -> str | None:
-        """Return why no test is possible (no classifier, removed parts, untested survey), or None."""
+        """Return why no test is possible (no classifier, removed parts, untested survey), else None."""
         if subject.survey is not None:
             return None if "trial.most" in subject.survey.sums else UNTRIED
         if subject.trace.logits is None:
@@ -221,7 +221,7 @@ class FaithfulnessView(View):
         return json_bytes(compute.method_json(compute.evaluate_method(subject, target, *asked)))
 
     def results(self, subject: ViewContext, settings: Settings, alone: bool = False):
-        """Return the test of all methods, or with `alone` of one and random maps; parts are cached."""
+        """Return the test of all methods; with `alone`, that of the selected method and random maps."""
         methods = ("random", settings["method"]) if alone else tested_methods(subject)
         target = parse_target(subject, settings["target"])
         asked = settings["patches_as"], tuple(dict.fromkeys(methods)), requested_steps(settings)

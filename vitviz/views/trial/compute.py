@@ -42,14 +42,14 @@ RankingColumn = tuple[str, dict[str, float | None]]  # another class, and rank c
 def evaluate_method(
     subject: ViewContext, target: ClassTarget, patches_as: str, method: str, steps: int | None = None
 ) -> Faithfulness:
-    """Return one method's result, computed with its group; `refused` has the reason if inapplicable."""
+    """Return one method's test; `.refused` has the reason if the method is not applicable."""
     methods = method_group(method)
     steps = steps if STEPPED in methods else None
 
     def make() -> Faithfulness:
         known = {}
         for name in methods:
-            with suppress(UnsupportedModel, OutOfMemory):  # `trial_of` meets it again and keeps the reason
+            with suppress(UnsupportedModel, OutOfMemory):  # `evaluate_methods` keeps the reason
                 known[name] = shared_saliency_map(subject, target, name, steps)
         passes = passes_of(subject, target, patches_as)
         return evaluate_methods(passes, methods, patches_as, made=known, chance=False, steps=steps)
@@ -58,7 +58,7 @@ def evaluate_method(
 
 
 def part_key(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
-    """Return the cache key of a method's group."""
+    """Return the cache key of the test of a method's group."""
     more = f" {steps}" if method == STEPPED else ""
     return f"trial {' '.join(method_group(method))} {target} {patches_as}{more}"
 
@@ -67,12 +67,12 @@ def evaluate_all(
     subject: ViewContext, target: ClassTarget, patches_as: str, methods: Sequence[str],
     steps: int | None = None
 ) -> Faithfulness:  # fmt: skip
-    """Return the results of several methods for one image, target and way of removal, as one object."""
+    """Return the tests of several methods, for one image, target and way of removal, as one object."""
     return join_results([evaluate_method(subject, target, patches_as, method, steps) for method in methods])
 
 
 def method_json(trial: Faithfulness) -> dict[str, Any]:
-    """Return one method's map for the page, or the reason why the method is not applicable."""
+    """Return the map of a test with one method as JSON, or the reason why it is not applicable."""
     for reason in trial.refused.values():
         return {"refused": text_to_json(reason)}
     ((name, result),) = trial.maps.items()
@@ -103,7 +103,7 @@ def chance_band(trial: Faithfulness, side: str, score: str) -> tuple[torch.Tenso
 def curve_panels(
     trial: Faithfulness, names: Sequence[str], subject: ViewContext, settings: Settings, held: str = ""
 ) -> tuple[Chart, Chart]:
-    """Return both panels of the view; see `curve_charts`."""
+    """Return the two removal charts (`curve_charts`) for the selected score."""
     return curve_charts(trial, names, settings["score"], _score_names(subject, settings), held)
 
 
@@ -143,7 +143,7 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
 
 
 def _score_names(subject: ViewContext, settings: Settings) -> LocalizedText:
-    """Return the name of the metric with its class, or with one class rather than another."""
+    """Return the displayed name of the score, with its class, or with one class rather than another."""
     if settings["score"] == "kept":
         return LocalizedText("Prediction kept")
     details = {"class": target_name(subject, settings["target"])}

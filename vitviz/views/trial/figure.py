@@ -70,7 +70,7 @@ def spec(view, subject, settings, asked) -> FigureSpec:
 
 
 def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
-    """Return a row per method, best first, as on the page; a star marks those not better than random."""
+    """Return the table with a row per method, best first; a star marks methods not better than random."""
     beats, rows = trial.beats_chance(score), []
     for place, (name, gap) in enumerate(trial.ranking(score), start=1):
         rest = trial.maps[name].unexplained
@@ -133,7 +133,7 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
 
 
 def _standing(rows, score: str) -> TextTable:
-    """Return a row per method, best first; statistically tied methods share a rank."""
+    """Return the table with a row per method, best first; statistically tied methods share a rank."""
 
     def both(row, name: str) -> str:
         mean, error = (_value(row[one], score) for one in (name, f"{name}_error"))
@@ -148,7 +148,7 @@ def _standing(rows, score: str) -> TextTable:
 
 
 def _headings(score: str) -> tuple[str, ...]:
-    """Return the five headings from rank to gap; areas and gap are in % unless in logits."""
+    """Return the headings of the table: rank, method, both areas and the gap ("%" unless in logits)."""
     numbers = (LocalizedText("Most first ↓"), LocalizedText("Least first ↑"), LocalizedText("Gap ↑"))
     if score != "logit":
         numbers = tuple(join_texts(one, "%", by=" ") for one in numbers)
@@ -162,13 +162,13 @@ def _method_title(method: str, beats: bool) -> str:
 
 
 def _removed(view, patches_as: str) -> LocalizedText:
-    """Return the text on how patches were removed, in the words of the page's field."""
+    """Return the text that says how patches were removed."""
     field = next(control for control in view.controls if control.name == "patches_as")
     return LocalizedText("{name}: {value}", name=field.label, value=dict(field.options)[patches_as])
 
 
 def _value(one: float, score: str) -> str:
-    """Format a fraction in percent or a logit unchanged; a dash for NaN."""
+    """Format a score: in per cent, or as it is for score "logit"; a dash for NaN and infinity."""
     if not math.isfinite(one):
         return "–"
     return fixed(one, 2) if score == "logit" else fixed(100 * one, 1)

@@ -14,7 +14,7 @@ from vitviz.views.subject import Settings
 
 
 def protocol_of(survey: Any, settings: Settings) -> int:
-    """Return the index of the removal protocol to show: the selected one if it was tested, else the first."""
+    """Return the index of the protocol to show: the selected way of removal if tested, else the first."""
     tried = ranking.faithfulness_measure(survey).protocols
     return tried.index(settings["patches_as"]) if settings["patches_as"] in tried else 0
 
