@@ -37,7 +37,7 @@ class Worker:
         self._measuring: Measurement = pickle.loads(ray.get(shared[0]))
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the number and the pickled part of a row, or the VitvizError that ends the survey."""
+        """Return a part's number and pickled results, or the VitvizError that ends the survey, as a row."""
         try:
             result = SurveyPart.join(self._measuring.batches(pickle.loads(row["items"])))
         except VitvizError as error:
@@ -91,7 +91,7 @@ def measure_parts(
 
 
 def _free(kind: str, wanted: int, each: float = 1) -> int:
-    """Return the number of workers that can start now, at most `wanted`, if each takes so much of a kind.
+    """Return how many workers, at most `wanted`, can start now if each takes `each` of a resource.
 
     Waits up to WAITS for the first.
     """

@@ -19,7 +19,7 @@ SMALL, MOST = 8, 512  # images per pass: on a CPU, where more are no faster, and
 
 
 def fitting(inspector: Inspector, size: tuple[int, int]) -> int:
-    """Return the number of images per pass whose traces fit into half of the device's free memory.
+    """Return the number of images per pass whose traces fit into half of the free memory, a power of two.
 
     On a GPU two passes are in memory at once.
     """
@@ -36,7 +36,7 @@ class BatchSize:
         self.asked, self.images = asked, asked or images
 
     def halve(self, failed: int) -> None:
-        """Reduce the size to half of a batch that did not fit into memory.
+        """Reduce the batch size to half of `failed`, the size of a batch that did not fit into memory.
 
         The batch may be older than an earlier reduction.
         """
@@ -66,7 +66,7 @@ class Effort:
         )  # fmt: skip
 
     def facts(self, seconds: float) -> dict[str, Any]:
-        """Return the speed of images that were measured in so many seconds, for the report."""
+        """Return images per pass, images per second and seconds by stage, for the report."""
         if not self.images:
             return {}
         stages = {"decode": self.decode, "pass": self.forward, "statistics": self.statistics}

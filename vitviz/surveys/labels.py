@@ -62,7 +62,7 @@ class Labels:
                 )
 
     def number(self, label: str | int | None, picture: str = "A picture") -> int | None:
-        """Return the class number, or None if the label is missing or unknown.
+        """Return the class number (from 0) of a source's label; None if the label is missing or unknown.
 
         Raises:
             VitvizError: If the label is missing or unknown and labels are required.
@@ -79,7 +79,7 @@ class Labels:
         return result
 
     def _of(self, label: str | int | None) -> int | None:
-        """Return the class number (from 0) of a label or number; None if it is no class."""
+        """Return the class number (from 0) of a class name or number; None if there is no such class."""
         if not isinstance(label, str):  # an int or a NumPy integer
             return None if label is None or not 0 <= int(label) < self.count else int(label)
         if (plain := _normalised_name(label)) in self._known:
@@ -88,7 +88,7 @@ class Labels:
 
 
 def _unique(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return the normalised names that stand for exactly one class, with its number."""
+    """Return the class number of every normalised name that stands for exactly one class."""
     result: dict[str, set[int]] = {}
     for name, number in pairs:
         result.setdefault(_normalised_name(name), set()).add(number)
@@ -147,7 +147,7 @@ class Boxes:
         return self._boxes.get(result, ()) if result else ()
 
     def on_input(self, name: str, trace: Trace) -> tuple[Box, ...]:
-        """Return the boxes in pixels of the model's input, clipped to the crop; boxes outside are dropped."""
+        """Return an image's boxes in pixels of the model's input, cut to the crop; without boxes outside."""
         left, top, right, bottom = trace.view.box
         height, width = trace.grid.pixels
         scale = width / (right - left), height / (bottom - top)
@@ -161,7 +161,7 @@ class Boxes:
 
 
 def _parse_box(name: str, given: Any) -> Box:
-    """Return a given box as floats (left, top, right, bottom); `name` is its image.
+    """Return one box as floats (left, top, right, bottom); `name` is that of its image, for the error.
 
     Raise VitvizError unless it is four numbers that enclose an area.
     """

@@ -72,5 +72,5 @@ class Moments:
 
 
 def add_sums(sums: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
-    """Return the sums of both mappings by quantity; a quantity in only one mapping is copied."""
+    """Return the sums `a + b` by quantity of two mappings; a quantity in only one of them is copied."""
     return {**sums, **{name: sums[name] + one if name in sums else one for name, one in more.items()}}

@@ -36,7 +36,7 @@ MANIFEST = "survey.json"
 
 @contextmanager
 def saving(folder: Path) -> Iterator[None]:
-    """Context for writes to a survey folder: remove incomplete files on failure.
+    """Remove incomplete files of the survey folder if a write inside the context fails.
 
     Raises:
         VitvizError: If the operating system refuses a write, for example because the disk is full.
@@ -54,7 +54,7 @@ def saving(folder: Path) -> Iterator[None]:
 
 
 def _remove_parts(folder: Path, ended: Callable[[int], bool]) -> None:
-    """Remove temporary files of every process for which `ended` is true."""
+    """Remove temporary files of every process, by its id, for which `ended` returns True."""
     for path in (*folder.glob(".*.*"), *folder.glob("parts/.*.*")):
         process = path.name.rpartition(".")[2]
         if process.isdecimal() and ended(int(process)):
@@ -62,7 +62,7 @@ def _remove_parts(folder: Path, ended: Callable[[int], bool]) -> None:
 
 
 def _gone(process: int) -> bool:
-    """Return True if the process has ended. On Windows the result is False for every other process.
+    """Return True if the process with this id has ended; on Windows False for every other process.
 
     A file with this process's own id comes from an earlier process with the same id, which has ended.
     """
@@ -141,7 +141,7 @@ class SurveyFolder:
             write_whole(self._path(number), file.getvalue())
 
     def read(self, number: int) -> SurveyPart:
-        """Read a part.
+        """Return the part with this number (from 0), read from its file.
 
         Raises:
             VitvizError: If the file is damaged.
@@ -178,7 +178,7 @@ class SurveyFolder:
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write a file atomically: to a temporary name, then rename."""
+    """Write a file atomically: under a temporary name, which is then changed to `path`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         for block in [data] if isinstance(data, bytes) else data:
@@ -198,7 +198,7 @@ def _grams(file: Mapping[str, np.ndarray]) -> Iterator[Grams]:
 
 
 def _require_same(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise VitvizError if a survey is resumed with other settings."""
+    """Raise VitvizError if settings `now` differ from those `before`, of the survey to be resumed."""
     other = [name for name in now if before.get(name) != now[name]]
     if other == ["head_type"] and "head_type" not in before:
         raise VitvizError(
@@ -250,7 +250,7 @@ def quantiles_of(
 
 
 def _of_columns(values: np.ndarray) -> np.ndarray:
-    """Return the quantiles of every column, ignoring NaN."""
+    """Return the quantiles at `RANKS` of every column, (rank, column), ignoring NaN."""
     ordered, counts = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)  # np.sort puts NaN last
     places = np.ceil(np.outer(RANKS, counts) - 1e-9).astype(int) - 1
     return np.where(counts > 0, np.take_along_axis(ordered, places.clip(0), axis=0), np.nan)

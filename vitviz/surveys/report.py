@@ -51,7 +51,7 @@ figure { margin: 1.5rem 0 } figcaption { font-weight: 600 } small { opacity: .8 
 
 
 def write_report(begun: Survey, parts: SurveyFolder) -> Survey:
-    """Merge all parts in order and write the output files.
+    """Merge all parts in order and write the output files; return the whole survey.
 
     The result does not depend on interruptions. The files are pictures.parquet or .csv, skipped.csv,
     averages.npz, report.html and summary.json. Each file is written atomically.
@@ -81,7 +81,7 @@ def write_report(begun: Survey, parts: SurveyFolder) -> Survey:
 
 
 def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
-    """Return an .npz with NAME.mean, NAME.standard_error, NAME.pictures, and NAME.quantiles at `ranks`."""
+    """Return the bytes of an .npz with mean, standard error, image count and quantiles by quantity."""
     arrays: dict[str, Any] = {"about": np.asarray(json.dumps(dict(survey.about))), "ranks": np.asarray(RANKS)}
     for name, sums in survey.sums.items():
         arrays |= {
@@ -94,7 +94,7 @@ def averages(survey: Survey, quantiles: Mapping[str, np.ndarray]) -> bytes:
 
 
 def summary_of(survey: Survey) -> dict[str, Any]:
-    """Return the output of `--json`: counts, settings, averages and standard errors (null for one image)."""
+    """Return the output of `--json`: counts, settings, averages, standard errors (null for one image)."""
 
     def clean(values: np.ndarray) -> list:  # JSON has no NaN
         return np.where(np.isfinite(values), values, None).tolist()
@@ -285,7 +285,7 @@ class _Table:
             os.replace(self._temporary, self.path)
 
     def _begin(self, columns: Mapping[str, str], more: Sequence[Any] = ()) -> None:
-        """Open the file with columns, each with an Arrow type, and `more`: Arrow fields, or names in CSV."""
+        """Open the file; `columns` have Arrow types, `more` columns are Arrow fields, or names in CSV."""
         if self._arrow:
             import pyarrow.parquet as parquet
 
@@ -298,7 +298,7 @@ class _Table:
             self._writer.writerow([*columns, *more])
 
     def _line(self, row: dict[str, Any]) -> Iterable[Any]:
-        """Return the cells of a CSV row; text that would run as a formula is escaped."""
+        """Return the cells of a row for CSV; text that would run as a formula is escaped."""
         return map(escape_formula, row.values())
 
 
@@ -350,7 +350,7 @@ class SkippedList(_Table):
         self._begin(dict.fromkeys(["place", "name", "reason"], "string"))
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
-        """Return place, name and reason of each skipped image of a part."""
+        """Return one record per skipped image of a part: index, name and reason."""
         return list(map(vars, part.skipped))
 
 
@@ -362,7 +362,7 @@ class RowTable(_Table):
         self._measure = measure
 
     def _rows(self, part: SurveyPart) -> list[dict[str, Any]]:
-        """Return the lines of the measure for a part's images, each with the image's facts.
+        """Return the measure's lines for a part's images, with the facts of the image in each line.
 
         The first line opens the file, because its keys are the columns.
         """
@@ -377,5 +377,5 @@ class RowTable(_Table):
 
 
 def escape_formula(value: Any) -> Any:
-    """Prefix text that a spreadsheet would run as a formula with an apostrophe: names are untrusted."""
+    """Return a value; text that a spreadsheet would run as a formula gets an apostrophe in front."""
     return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -47,7 +47,7 @@ class Mistakes:
     nearest: list[Row] = field(default_factory=list)  # errors by increasing gap to the true class
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add images that have a label and a prediction; ignore others."""
+        """Count the images that have a label and a prediction; ignore others."""
         known = [row for row in rows if row.label is not None and row.answer is not None]
         wrong = [row for row in known if row.answer != row.label]
         self.labelled, self.right = self.labelled + len(known), self.right + len(known) - len(wrong)
@@ -58,7 +58,7 @@ class Mistakes:
 
 
 def _answer(row: Row) -> tuple[int | None, float | None]:
-    """Return predicted class and probability; for a head of values, the largest output and its value."""
+    """Return (predicted class, probability); for a head of values, (largest output, its value)."""
     if not row.outputs:
         return row.answer, row.probability
     return max(range(len(row.outputs)), key=row.outputs.__getitem__), max(row.outputs)
@@ -102,7 +102,7 @@ class Survey(NotebookChart, NotebookTable):
     def begun(
         cls, by: Inspector, measures: tuple[Measure, ...], size: tuple[int, int], about: Mapping[str, Any]
     ) -> Survey:
-        """Return an empty survey of an inspector, before the first image."""
+        """Return an empty survey of the inspector `by`, before the first image."""
         name = by.checkpoint.name
         outputs, head_type = int(getattr(by.model, "num_classes", 0)), by.head_type
         details = {"labels": predictions_named(by.labels, outputs, head_type), "about": about}
@@ -131,7 +131,7 @@ class Survey(NotebookChart, NotebookTable):
 
     @property
     def quantities(self) -> dict[str, Quantity]:
-        """Return the measured quantities by full name."""
+        """Return the measured quantities by full name, "measure.quantity"."""
         every = {f"{one.name}.{what.name}": what for one in self.measures for what in one.quantities}
         return {name: what for name, what in every.items() if name in self.sums}
 
@@ -140,7 +140,7 @@ class Survey(NotebookChart, NotebookTable):
 
     @property
     def _by_head(self) -> tuple[int, int]:
-        """The numbers of layers and heads of the first quantity measured by layer and head.
+        """The numbers of layers and heads, from the first quantity measured by layer and head.
 
         Raises VitvizError if there is no such quantity.
         """
@@ -150,12 +150,12 @@ class Survey(NotebookChart, NotebookTable):
         return self.sums[result[0]].mean.shape
 
     def label_of(self, number: int) -> str:
-        """Return the label of a class (from 0); "class N", or "output N" for values, if there is none."""
+        """Return the label of class `number` (from 0), or "class N" ("output N" for values) without one."""
         other = "output" if self.head_type == "value" else "class"
         return self.labels[number] if number < len(self.labels) else f"{other} {number}"
 
     def moments(self, name: str) -> Moments:
-        """Return count, mean, variance and standard error of a quantity.
+        """Return count, mean, variance and standard error over images of one quantity.
 
         Args:
             name: Full name ("distance.entropy") or, if unambiguous, the part behind the dot.
@@ -178,7 +178,7 @@ class Survey(NotebookChart, NotebookTable):
         return self.moments(name).error
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per number: quantity, index on each axis (from 0), mean, standard error, images."""
+        """Return one dict per number: quantity, index on each axis (from 0), mean, standard error, images."""
         result = []
         for name, what in self.quantities.items():
             sums, axes = self.sums[name], what.axes.split()

@@ -35,7 +35,7 @@ T, U = TypeVar("T"), TypeVar("U")
 
 
 def compute_ahead(things: Iterable[T], make: Callable[[T], U], depth: int, threads: int = 2) -> Iterator[U]:
-    """Yield `make(thing)` in order, computing up to `depth` results ahead in threads; exceptions propagate.
+    """Yield `make(thing)` in order; threads compute up to `depth` results ahead. Exceptions propagate.
 
     >>> list(compute_ahead([1, 2, 3], lambda number: number * 10, depth=2))
     [10, 20, 30]
@@ -95,7 +95,7 @@ class Refusal:
 
 
 def collect_refusals(rows: Iterable[Row], before: Mapping[str, Refusal] | None = None) -> dict[str, Refusal]:
-    """Return the refusals by "measure.part", for these rows and the earlier ones in `before`."""
+    """Return the refusals of `rows` by "measure.part", added to those in `before`."""
     result = dict(before or {})
     for row in rows:
         for part, reason in row.refused.items():
@@ -135,7 +135,7 @@ class SurveyPart:
 
 
 def moments_of(rows: Sequence[Row]) -> dict[str, Moments]:
-    """Return the moments of every quantity over the images that have it.
+    """Return the moments of every quantity, over the rows (images) that have the quantity.
 
     Raises:
         VitvizError: If a measure returned different shapes for different images.
@@ -171,7 +171,7 @@ class Measurement:
         return self.measured(self.ahead(items))
 
     def measured(self, decoded: Iterator[Decoded], part: int | None = None) -> Iterator[SurveyPart]:
-        """Measure decoded images batch by batch and yield the results in order.
+        """Measure decoded images batch by batch; yield the results in order.
 
         With `part`, a result has images of one part of so many images only. On a GPU the host reads the
         results of a batch while the device computes the next.
@@ -201,7 +201,7 @@ class Measurement:
     def _stacked(
         self, decoded: Iterator[Decoded], part: int | None
     ) -> Iterator[tuple[list[Decoded], torch.Tensor | None]]:
-        """Yield batches that end with each part of `part` images, for a GPU with the images as one tensor."""
+        """Yield batches, never across parts of `part` images; for a GPU also the images as one tensor."""
 
         def batches() -> Iterator[list[Decoded]]:
             for _, images in groupby(decoded, key=lambda one: one[0] // part if part else 0):
@@ -222,7 +222,7 @@ class Measurement:
         return self.inspector.device.type == "cuda" and all(map(_is_batched, self.measures))
 
     def ahead(self, items: Iterable[tuple[int, SourceImage]]) -> Iterator[Decoded]:
-        """Decode images in threads, in order; an unreadable image is replaced by the reason."""
+        """Yield decoded images in order, decoded in threads; the reason instead of an unreadable image."""
         preprocessing = self.inspector.preprocessing.with_size(self.size)
         there = self.inspector.device.type == "cuda"  # bytes go to the device, which normalises them
 
@@ -242,14 +242,14 @@ class Measurement:
     def _finish(
         self, decoded: Sequence[Decoded], part: int | None, finish: Callable[[], list[SurveyPart]]
     ) -> list[SurveyPart]:
-        """Return the results of a launched batch."""
+        """Return a launched batch's results from `finish()`; if memory runs out, measure it in halves."""
         try:
             return finish()
         except OutOfMemory as error:
             return self._halved(decoded, part, error)
 
     def _halved(self, decoded: Sequence[Decoded], part: int | None, error: OutOfMemory) -> list[SurveyPart]:
-        """Measure a batch that did not fit into memory, and all later ones, divided in half."""
+        """Measure a batch that did not fit into memory in halves, and return its results."""
         sound = sum(not isinstance(result, str) for *_, result in decoded)
         names = [one.name for one in self.measures if isinstance(one, BatchMeasure)]
         if sound == 1 or names:
@@ -329,7 +329,7 @@ class Measurement:
     def _rows(
         self, items: Sequence[tuple[int, SourceImage]], seen: MeasuredBatch, result: Values
     ) -> list[Row]:
-        """Return each image's results, of which `result` are those of measures that are `batched`."""
+        """Return a row per image; `result` has the numbers of the measures that are `batched`."""
         logits, batch, asked = result.pop("", None), seen.trace, seen.measures
         batched = [one for one in self.measures if _is_batched(one)]
         labelled = {f"{one.name}.{what.name}" for one in batched for what in one.quantities if what.labelled}
@@ -353,7 +353,7 @@ def _is_batched(measure: Measure) -> bool:
 
 
 def _with_effort(parts: list[SurveyPart], effort: Effort) -> list[SurveyPart]:
-    """Return the results of a batch, the first with additional effort."""
+    """Return the results of a batch, with `effort` added to the first."""
     first, *others = parts
     return [replace(first, effort=first.effort + effort), *others]
 
@@ -362,7 +362,7 @@ def _divided(
     rows: Sequence[Row], skipped: Sequence[Skipped], part: int | None, across: Sequence[str] = (),
     grams: Sequence[Grams] = (), effort: Effort = _NO_EFFORT,
 ) -> list[SurveyPart]:  # fmt: skip
-    """Return the results of a batch by part; the first has the Gram matrices and the effort.
+    """Return a batch's results by part of `part` images; the first has the Gram matrices and the effort.
 
     Values of the quantities `across` are removed from the rows and kept as mean and scatter.
     """
@@ -387,7 +387,7 @@ _Answer = tuple[int | None, float | None, float | None, tuple[float, ...]]
 def _answers(
     logits: np.ndarray | None, head_type: HeadType, labels: Sequence[int | None]
 ) -> Iterable[_Answer]:
-    """Return each image's prediction, its probability, that of the true class, and a head's values."""
+    """Return, per image, prediction, its probability, the true class's, and the values of a value head."""
     if logits is None or not logits.shape[-1]:
         return [(None, None, None, ())] * len(labels)
     if head_type == "value":
@@ -402,7 +402,7 @@ def _answers(
 
 
 def _copying(arrays: Mapping[str, Array]) -> Callable[[], Values]:
-    """Begin to copy arrays in float64 to the host, those of a device at once; return the wait for them."""
+    """Begin to copy arrays to the host in float64; return a function that waits for the copies."""
     there = {name: one for name, one in arrays.items() if isinstance(one, torch.Tensor) and not one.is_cpu}
     arrive = copy_to_host(torch.cat([one.double().flatten() for one in there.values()])) if there else None
 

@@ -58,11 +58,11 @@ class Plan:
 
     @property
     def count(self) -> int | None:
-        """Return the number of images, including unreadable ones; None if the source does not know it."""
+        """Return the number of images to measure, including unreadable ones; None if that is unknown."""
         return min(self.described.count, self.limit or self.described.count) or None
 
     def items(self, done: Container[int] = ()) -> Iterator[tuple[int, sources.SourceImage]]:
-        """Yield (index from 0, item) for all parts not in `done`; drawn images keep the source's order."""
+        """Yield (index from 0, image) of the plan, in the source's order, except the parts in `done`."""
         wanted, place = self._drawn(), 0
         for number, item in enumerate(self.source):
             if self.limit is not None and place >= self.limit:
@@ -107,7 +107,7 @@ def version_of(package: str) -> str:
 
 
 def surroundings(device: str) -> dict[str, str]:
-    """Return versions and machine for the report; a survey may resume with other versions or machines."""
+    """Return the versions of packages and the machine, for the report; they may differ on resumption."""
     packages = {name: version_of(name) for name in ("torch", "timm", "numpy", "pillow")}
     here = {"system": f"{platform.system()} {platform.machine()}", "device": device}
     return {"python": sys.version.split()[0], **packages, **here}
@@ -115,7 +115,7 @@ def surroundings(device: str) -> dict[str, str]:
 
 @contextmanager
 def progress_bar(progress: OnImage | bool | None, **look: Any) -> Iterator[OnImage | None]:
-    """Yield `progress`; for True, the callback of a tqdm bar with the options `look`, closed on exit."""
+    """Yield the callback `progress`; for True, that of a tqdm bar with the options `look`."""
     if progress is not True:
         yield progress or None
         return
@@ -253,7 +253,7 @@ def surveying(
 
 
 def measuring_of(inspector: Inspector, measures, size, batch: int | None, classes: ClassNames) -> Measurement:
-    """Return the configuration of the measurement loop; raise VitvizError for an invalid argument."""
+    """Return the configuration for measuring images; raise VitvizError for an invalid argument."""
     if batch is not None and whole_number(batch, least=1) is None:
         expected = "the number of images in one forward pass, 1 or more"
         raise VitvizError(f"batch={quoted(batch)} is not valid; expected {expected}.")
@@ -278,7 +278,7 @@ def measuring_of(inspector: Inspector, measures, size, batch: int | None, classe
 def _through(
     plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None, progress: OnImage | None
 ) -> tuple[Survey, bool]:
-    """Measure all images that are not done; return the survey and whether it is complete.
+    """Measure all images that are not done; return the survey, and whether all are measured.
 
     With `parts`, finished parts are read from and written to the folder; otherwise nothing is stored.
     """
@@ -312,7 +312,7 @@ def _spread(
     workers: int, gpus: float, plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None,
     tell: OnImage | None
 ) -> tuple[Survey, bool]:  # fmt: skip
-    """Measure as `_through`, with Ray actors; parts are merged in order, not in order of completion."""
+    """Measure like `_through`, in Ray actors; parts are merged in order, not in order of completion."""
     from vitviz.surveys.cluster import measure_parts
 
     result = {number: parts.read(number) for number in parts.numbers()} if parts else {}

@@ -70,14 +70,14 @@ class SourceImage:
 
     @property
     def picture(self) -> Any:
-        """Return an input for `open_image`; raise ImageError for a folder that could not be read."""
+        """Return an input for `open_image`; raise ImageError for a folder that could not be listed."""
         if isinstance(self.data, Unread):
             raise ImageError(self.data.reason)
         return self.data.read() if isinstance(self.data, Slice) else self.data
 
     @property
     def mark(self) -> bytes:
-        """Return an identifier of the unread image: name, label and size in bytes; for arrays, a hash."""
+        """Return bytes that identify the unread image: name, label and size; for arrays a hash."""
         return f"{self.name}\0{self.label}\0{_size(self.data)}\n".encode("utf-8", "surrogateescape")
 
 
@@ -102,7 +102,7 @@ class SourceSummary:
 
 
 def summarise(source: Source) -> SourceSummary:
-    """Summarise a source by one pass over its listing, without reading images, or by its own `described`."""
+    """Return a source's image count and hash, from its `described` or by listing it; images are unread."""
     own = getattr(source, "described", None)
     if own is not None:
         return own()
@@ -114,9 +114,9 @@ def summarise(source: Source) -> SourceSummary:
 
 
 def _size(data: Any) -> int | str:
-    """Return a slice's or file's size in bytes, "missing" without a file; for bytes, images and
+    """Return what identifies unread image data: the size in bytes of a file or a slice of a file.
 
-    arrays the SHA-256; "unknown" for anything else.
+    "missing" for a path without a file, the SHA-256 of bytes, images and arrays, "unknown" otherwise.
     """
     if isinstance(data, Slice):
         return data.length
@@ -324,7 +324,7 @@ class TarShards:
 
 
 def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
-    """Yield (stem shared by related members, full name, suffix from the first dot, byte range) per member."""
+    """Yield each member of a tar file: shared stem, full name, suffix from the first dot, byte range."""
     try:
         with tarfile.open(path, "r:") as shard:
             while (member := shard.next()) is not None:
@@ -345,7 +345,7 @@ def _members(path: str) -> Iterator[tuple[str, str, str, Slice]]:
 
 
 def _label(known: str | int | None, ending: str, place: Slice) -> str | int | None:
-    """Return the label of a member; .cls takes precedence, otherwise the first label found is kept."""
+    """Return an image's label after one more member of its stem: .cls wins, else the first label stays."""
     if place.length > LARGEST or (ending != ".cls" and known is not None):
         return known
     if ending in (".cls", ".txt"):

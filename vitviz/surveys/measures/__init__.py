@@ -30,7 +30,7 @@ class DistanceMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return each array that `quantities` names, by layer and head, from the attention weights.
+        """Return the arrays named in `quantities`, (layer, head), computed from the attention weights.
 
         Measures of a survey share one reading of them.
         """
@@ -51,7 +51,7 @@ class EntropyMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return the entropy of attention in nats, by layer and head, mean over all queries."""
+        """Return the entropy of attention in nats, mean over all queries, (layer, head)."""
         if seen.measures & {"distance", "prefix_mass"}:  # which read the same attention
             return {"entropy": seen.once(analyses.head_statistics).entropy}
         layers = [analyses.attention_entropy(seen.trace, layer) for layer in range(len(seen.trace.layers))]
@@ -75,7 +75,7 @@ class SkipMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return length ratios of skip to branch by layer: mean of patches and, if any, class token.
+        """Return length ratios of skip to branch by layer: mean of patches and, if any, the class token's.
 
         Raise UnsupportedModel if a gate stands between heads and projection.
         """
@@ -97,11 +97,11 @@ class SimilarityMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return {}: no quantity belongs to a single image; `together` measures the batch."""
+        """Return {}: this measure has no result for a single image; `together` measures batches."""
         return {}
 
     def together(self, traces: TraceBatch, pictures: Sequence[str]):
-        """Return the Gram matrices of a batch's tokens by depth; `pictures` identify its images."""
+        """Return the Gram matrices of a batch's tokens by depth; `pictures` are the images' identifiers."""
         return analyses.grams_of(traces, pictures)
 
 
@@ -130,7 +130,7 @@ class AttributionMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return the contributions of heads, MLPs and the rest to the top logit, and this logit.
+        """Return the contributions of heads, MLPs and the rest to the top logit, and this logit ("answer").
 
         Raise VitvizError without logits or for a head of several values.
         """
@@ -155,7 +155,7 @@ class LogitLensMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return by depth (0: input of block 1) whether the logit lens has the final prediction.
+        """Return by depth (0: input of block 1) whether the logit lens gives the final prediction.
 
         With labels, also whether it has the true class.
         """
@@ -179,7 +179,7 @@ class AccuracyMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return whether the true class comes first, or in the first five, and its cross-entropy.
+        """Return whether the true class is first, whether it is in the first five, and the cross-entropy.
 
         {} without labels; the loss is NaN if each of several classes has its own sigmoid.
         """
@@ -206,7 +206,7 @@ SEVERAL = (
 
 
 def _predicting(trace: Trace | TraceBatch) -> HeadType:
-    """Return the type of a head that predicts a class; raise VitvizError for a head of values."""
+    """Return a trace's head type, softmax or sigmoid; raise VitvizError for a head of values."""
     if trace.head_type == "value":
         raise VitvizError(f"{NO_DECISION.format(name=trace.checkpoint)}; leave this measure out.")
     return trace.head_type
@@ -219,7 +219,7 @@ class WordsMeasure:
     batched = True
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return each head's output as features of the readout, (layer, head, feature).
+        """Return each head's output as features of the classifier's input, (layer, head, feature).
 
         Raise VitvizError for an inspector without text classes.
         """
@@ -257,9 +257,9 @@ class SufficientEdgesMeasure:
     )  # fmt: skip
 
     def of(self, seen: MeasuredImage):
-        """Return margins (logits) and preserved predictions by tried share of edges, and the shares
+        """Return margins (logits) and preserved predictions by order and tried share of edges.
 
-        from which the prediction is preserved; NaN if no tried share preserves it.
+        Also the shares from which the prediction is preserved; NaN if no tried share preserves it.
         """
         result = circuits.sufficient_edges(seen.inspector, copy_to_cpu(seen.trace), draws=1)
         rows = {name: rows[0].double().cpu().numpy() for name, rows in result.margins.items()}
@@ -281,7 +281,7 @@ MEASURES: dict[str, Measure] = {kind.name: kind() for kind in KINDS}
 
 
 def select_measures(asked: Iterable[str | Measure]) -> tuple[Measure, ...]:
-    """Return the measures given by name or as objects, without duplicates.
+    """Return measures, given by name or as objects, as a tuple of objects without duplicates.
 
     Raises:
         VitvizError: For an unknown name, for an object that is not a measure, for two different measures of
@@ -315,7 +315,7 @@ class OptionalSkipMeasure(SkipMeasure):
     """SkipMeasure that returns nothing for a model whose blocks are not supported."""
 
     def of(self, seen: MeasuredImage | MeasuredBatch):
-        """Return the length ratios of `SkipMeasure`; {} for a model whose blocks are unsupported."""
+        """Return the ratios of `SkipMeasure`; {} for a model whose blocks are not supported."""
         with suppress(UnsupportedModel):
             return super().of(seen)
         return {}
@@ -344,7 +344,7 @@ def sample_crops() -> list:
 
 
 def batch_size_for(count: int) -> int:
-    """Return the batch size that leaves the fewest images in a last batch too small to compare.
+    """Return the batch size for which the fewest images are left in a last batch too small to compare.
 
     Args:
         count: Number of images.

@@ -87,7 +87,7 @@ class FaithfulnessMeasure:
 
     @property
     def _integrates(self) -> bool:
-        """True if integrated gradients is among the methods."""
+        """Return True if integrated gradients is among the methods."""
         return STEPPED in self.methods
 
     @property
@@ -140,7 +140,7 @@ class FaithfulnessMeasure:
         return result | self._pointing(seen, made, seed)
 
     def _areas(self, trials: Sequence[Faithfulness]) -> dict[str, np.ndarray]:
-        """Return areas (most and least relevant removed first), gaps of methods, and SaCo if asked.
+        """Return areas (most, least relevant first), gaps, and SaCo if `saco` is set, for all methods.
 
         `trials` has one result per protocol; methods and scores without a result are NaN.
         """
@@ -159,7 +159,7 @@ class FaithfulnessMeasure:
         return result | ({"saco": saco} if self.saco else {})
 
     def _alike(self, seen: MeasuredImage, made: dict, other: int) -> np.ndarray:
-        """Return per method the rank correlation of its map in `made` with that of class `other`.
+        """Return, by method, the rank correlation of its map in `made` with its map of class `other`.
 
         NaN for expensive, random and refused methods; 0 for a constant map.
         """
@@ -200,7 +200,7 @@ class FaithfulnessMeasure:
         return int.from_bytes(hashlib.sha256(details).digest()[:4], "little") // 1000
 
     def lines(self, values: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-        """Yield one dict per protocol and method for the long table, from the values of a `Row`."""
+        """Yield one dict per protocol and method for the long table; `values` are those of a `Row`."""
         own = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("trial.")}
         if "most" not in own:
             return
