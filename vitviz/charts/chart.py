@@ -239,7 +239,7 @@ def by_layer(
 
 
 def with_error(value: float, error: float, unit: str = "") -> str:
-    """Return a number with its standard error as text.
+    """Return a number, its standard error (unless 0) and its unit as text.
 
     >>> with_error(12.3456, 0.5, "px"), with_error(2.0, 0.0)
     ('12.35 ± 0.5 px', '2')
@@ -273,17 +273,17 @@ def cell_tooltip(matrix: Matrix, row: int, col: int, say: Callable[[str], str] =
 
 
 def _with_values(text: str, values: Mapping[str, Any]) -> LocalizedText:
-    """Return a text with further values."""
+    """Return a text with further values for its braces."""
     return LocalizedText(getattr(text, "pattern", text), **{**getattr(text, "values", {}), **values})
 
 
 def table(values: np.ndarray, say: Callable[[float], str]) -> list[list[str]]:
-    """Return the text of every cell of a matrix, for use as a value in a tooltip sentence."""
+    """Return the text of every cell of a matrix, `say(value)`, for use as a value in a tooltip sentence."""
     return [[say(one) for one in row] for row in values]
 
 
 def to_json(value: Any) -> Any:
-    """Convert a chart or matrix to JSON types.
+    """Return a chart or matrix as JSON types.
 
     LocalizedText becomes {text, values}, NaN and infinity become None, floats are rounded to six digits.
     """
@@ -329,7 +329,7 @@ def finite_range(values: np.ndarray) -> tuple[float, float]:
 
 
 def symmetric_limit(values: np.ndarray) -> float:
-    """Return the upper end of a scale that is symmetric about zero."""
+    """Return the upper end of a colour scale that is symmetric about zero and covers the values."""
     low, high = finite_range(values)
     return max(-low, high) or 1.0
 
@@ -348,7 +348,7 @@ def range_with_margin(values: np.ndarray, share: float) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Return about `count` round numbers from low to high.
+    """Return about `count` round numbers between low and high, for an axis.
 
     >>> ticks(0, 1, 4), ticks(-1, 1, 2)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [-1.0, 0.0, 1.0])

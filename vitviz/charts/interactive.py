@@ -121,7 +121,7 @@ def _series(chart: Chart, one: Series, group: int, say: Say) -> go.Scatter:
 
 
 def _band(one: Series, group: int) -> go.Scatter:
-    """Return the area around a line: its upper bound from left to right, then the lower bound back."""
+    """Return the area around a line as a Plotly trace: the upper bound, then the lower bound back."""
     low, high = (np.asarray(end, float) for end in one.band)
     known = np.isfinite(low) & np.isfinite(high)
     x, low, high = np.asarray(one.x)[known], low[known], high[known]
@@ -143,7 +143,7 @@ def _bars(chart: Chart, bars: Bars, say: Say) -> go.Bar:
 
 
 def _entry(name: str, say: Say, **look: Any) -> go.Scatter:
-    """Return an entry of the legend without points."""
+    """Return a Plotly trace without points that adds an entry to the legend."""
     return go.Scatter(x=[None], y=[None], name=_text(name, say), showlegend=True, hoverinfo="skip", **look)
 
 
@@ -181,7 +181,7 @@ def matrix_figure(matrix: Matrix, say: Say = str, dark: bool = False) -> go.Figu
 
 
 def _cell_ticks(names: Sequence[str], count: int, step: int, say: Say) -> dict[str, Any]:
-    """Return the ticks of an axis of cells: every `step` cells, and at most about 30."""
+    """Return Plotly's axis settings for cells: a tick every `step` cells, at most about 30."""
     every = step * -(-count // (30 * step))
     named = [(at + 1, names[at] if names else str(at + 1)) for at in range(0, count, every)]
     return _named_ticks([(at, name) for at, name in named if name], say)
@@ -197,7 +197,7 @@ def _figure(
     given: Chart | Matrix, traces: Sequence[Any], shapes: Sequence[dict], x: dict, y: dict, height: int,
     names: Sequence[str], say: Say, dark: bool,
 ) -> go.Figure:  # fmt: skip
-    """Return the figure with texts and margins; notes follow the label of the x axis."""
+    """Return the Plotly figure of a chart or matrix, with texts and margins; notes are below the x axis."""
     above = 0 < len(names) <= ABOVE
     wide = [45 + LETTER * _display_width(name) for name in names]
     rows = 1 if sum(wide) <= NARROW else -(-len(names) // max(1, int(NARROW // max(wide))))
@@ -216,7 +216,7 @@ def _figure(
 
 
 def page_of(figures: Sequence[go.Figure], title: str, whole: bool) -> str:
-    """Return an HTML document with figures, which opens offline.
+    """Return an HTML document with Plotly figures, which opens offline.
 
     With `whole`, the document contains plotly.js (4.8 MB); otherwise it loads plotly.min.js from its folder.
     """
@@ -231,7 +231,7 @@ def page_of(figures: Sequence[go.Figure], title: str, whole: bool) -> str:
 
 
 def _hover(lines: Sequence[str], more: Sequence[str] = ()) -> str:
-    """Return the lines of a tooltip, the first one bold; `more` is escaped already."""
+    """Return a tooltip's lines as HTML, the first one bold; `more` is already escaped."""
     escaped = [html.escape(line, quote=False) for line in lines]
     return "<br>".join([f"<b>{one}</b>" for one in escaped[:1]] + [*escaped[1:], *more])
 

@@ -90,7 +90,7 @@ def fade_outside_crop(
 
 
 def _greyed_copy(picture: np.ndarray, form: str) -> np.ndarray:
-    """Return a copy of an RGB image, faded to white (`form` "heat") or black ("paper"), behind a map."""
+    """Return an RGB image faded towards white (`form` "heat") or black ("paper"), as background of a map."""
     share, under = _FADED[form]
     return np.rint(picture * (1 - share) + under * share).astype(np.uint8)
 

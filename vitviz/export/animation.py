@@ -74,7 +74,7 @@ def check_video_format(form: str, seconds: float) -> None:
 
 
 def _rendered_frames(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
-    """Render and yield every frame in order; after each, call `told(done, total)`."""
+    """Yield every rendered frame in order; after each, call `told(done, total)`."""
     for number in range(len(reel)):
         yield reel[number]
         cancellation.check()
@@ -124,7 +124,7 @@ def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
 
 
 def _colours(reel: FrameRenderer) -> Image.Image:
-    """Return a palette of 256 colours for all frames, computed from a few, including the first and last."""
+    """Return a palette of 256 colours for all frames, as an image; computed from a few frames."""
     seen = sorted({round(at) for at in np.linspace(0, len(reel) - 1, SEEN)})
     step = max(1, -(-reel.size[0] // WIDE))
     result = [reel[number][::step, ::step] for number in seen]
@@ -199,7 +199,7 @@ class Animation:
         return f'<img alt="" src="data:image/gif;base64,{shown}">'
 
     def _reel(self, width: int) -> FrameRenderer:
-        """Return the renderer of the frames at `width` pixels; VitvizError for an invalid width."""
+        """Return the renderer of the frames at `width` pixels; raise VitvizError for an invalid width."""
         check_width(width)
         first = self.frames[0]
         say, specs = partial(translate, tag=first.language), [frame.spec for frame in self.frames]
@@ -263,7 +263,7 @@ def animation(
 
 
 def predicted_class_setting(subject: ViewContext, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the predicted class as a `target` setting if none was chosen, so that all frames explain it."""
+    """Return {"target": the predicted class}, to explain it in all frames; {} if a class was chosen."""
     trace = subject.trace
     unsaid = settings.get("target") == "top" and trace is not None and trace.logits is not None
     return {"target": str(int(trace.logits.argmax()))} if unsaid else {}
@@ -287,7 +287,7 @@ def check_axis(over: str) -> str:
 def training_video(
     checkpoint: str, moments: Sequence[Snapshot], figure_of: Callable[[str], Figure]
 ) -> Animation:
-    """Return the video over training snapshots, with `figure_of(name)` for each; VitvizError without any."""
+    """Return the video of `figure_of(snapshot name)`; raise VitvizError if there are no snapshots."""
     if not moments:
         raise VitvizError(LocalizedText(NO_FILM, checkpoint=checkpoint))
     figures = [figure_of(moment.name) for moment in moments]
@@ -298,7 +298,7 @@ def layer_video(
     view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     figure_of: Callable[[Mapping[str, Any]], Figure],
 ) -> Animation:  # fmt: skip
-    """Return the video over layers, with `figure_of(settings)` for each frame.
+    """Return the video of `figure_of(settings)` over the layers, whose settings the view determines.
 
     Raises:
         VitvizError: If the view has no layers to go over.
@@ -320,7 +320,7 @@ def assemble_video(figures: Sequence[Figure], labels: Sequence[str], name: str) 
 
 
 def _label(moment: Snapshot) -> str:
-    """Return the frame label of a training snapshot."""
+    """Return the title of a training snapshot's frame."""
     step = LocalizedText("Finished model")
     if moment.step is not None:
         step = LocalizedText("Training step {step}", step=f"{moment.step:,}")

@@ -51,7 +51,7 @@ def bundle_modules(sources: Mapping[str, str], wanted: Iterable[str], also: Iter
 
 
 def _gather(path: str, sources: Mapping[str, str], found: dict[str, str], above: tuple[str, ...]) -> None:
-    """Add the module `path` to `found` as a function, after all modules that it imports.
+    """Add the JavaScript of module `path` to `found`, after all modules that it imports.
 
     Raise ValueError for an unknown path or circular imports; `above` are the importers.
     """
@@ -67,7 +67,7 @@ def _gather(path: str, sources: Mapping[str, str], found: dict[str, str], above:
 
 
 def _function(path: str, text: str) -> str:
-    """Return a module as an async function of ($exports, $load, $import)."""
+    """Return a module's JavaScript as an async function of ($exports, $load, $import)."""
 
     def imported(one: re.Match) -> str:
         whole = f"await $load({json.dumps(_resolved(path, one['path']))})"
@@ -90,5 +90,5 @@ def _function(path: str, text: str) -> str:
 
 
 def _resolved(path: str, to: str) -> str:
-    """Return the module path of a relative import `to` that is written in the module `path`."""
+    """Return the path of the module that `path` imports as `to`, a relative path."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), to))

@@ -46,7 +46,7 @@ class Caption:
 
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence.
+    """Return the first sentence of a text.
 
     >>> first_sentence("One (e.g. 1.5) here. Two.")
     'One (e.g. 1.5) here.'
@@ -72,7 +72,7 @@ def _latex(text: str, marked: bool) -> str:
 
 
 def _command(emphasis: re.Match) -> str:
-    """Return an emphasised text as a LaTeX command."""
+    """Return a match of Markdown emphasis as a LaTeX command."""
     name = ("textbf", "emph", "texttt")[emphasis.lastindex - 1]
     return f"\\{name}{{{emphasis[emphasis.lastindex]}}}"
 

@@ -96,7 +96,7 @@ def _caption(
 
 
 def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
-    """Return the caption line of the image: title, credit of a sample, and size."""
+    """Return the caption line of the image: title, credit (of a sample) and size."""
     width, height = subject.trace.view.upload
     size = {"width": width, "height": height}
     sample = next((sample for sample in samples() if sample.name == picture), None)
@@ -109,7 +109,7 @@ def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
 
 
 def _known(subject: ViewContext) -> str:
-    """Return architecture, training data, licence and paper of a checkpoint; "–" for a survey alone."""
+    """Return a checkpoint's architecture, training data, licence and paper as text; "–" if none is known."""
     if subject.inspector is None:
         return "–"
     one = subject.inspector.checkpoint
@@ -118,7 +118,7 @@ def _known(subject: ViewContext) -> str:
 
 
 def _dtype(view: View, subject: ViewContext) -> str:
-    """Return the dtype of the computation; views of the weights alone use float32."""
+    """Return the name of the dtype in which the figure's numbers were computed."""
     source = subject.trace or subject.survey
     if source is None:
         return str(subject.inspector.dtype) if view.needs is Needs.SET else "float32"
@@ -129,7 +129,7 @@ def figure_file_name(
     view: View, subject: ViewContext, settings: Mapping[str, Any], detail: bool,
     second: ViewContext | None = None, picture: str = ""
 ) -> str:  # fmt: skip
-    """Return a file name: view, image, checkpoint, `second` and all settings that are not defaults.
+    """Return a figure's file name, from view, image, checkpoint(s) and all settings not at their defaults.
 
     The name is valid on every file system.
     """
@@ -147,17 +147,17 @@ def figure_file_name(
 
 
 def _used_settings(view: View) -> list[Control]:
-    """Return the settings that affect a figure."""
+    """Return the controls whose settings affect a figure."""
     return [control for control in view.controls if not (isinstance(control, IntSetting) and control.passing)]
 
 
 def _default(control: Control, subject: ViewContext) -> Any:
-    """Return the parsed default of a setting for the model of `subject`."""
+    """Return a control's parsed default for the model of `subject`."""
     return control.parse(str(control.start(subject.about)), subject.about)
 
 
 def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say) -> str:
-    """Return the settings as text: all with a field on the page, and of the others those not at default."""
+    """Return the settings as text for the caption: all with a field on the page, others if not at default."""
     result, filed = [], settings_for_files(view, settings, subject.grid)
     for control in _used_settings(view):
         value = filed[control.name]
@@ -180,7 +180,7 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
 
 
 def setting_as_text(control: Control | None, value: Any) -> str:
-    """Return a setting as in a link: lists of numbers with dots, pairs of layers or classes with a dash."""
+    """Return a setting's value as in a link: lists with dots, pairs of layers or classes with a dash."""
     if isinstance(value, list | tuple):
         return ("." if isinstance(control, IntListSetting) else "-").join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -378,7 +378,7 @@ def view_contexts(
     view: str, inspector: Inspector, of: Trace | Survey | None, second: Inspector | Survey | None = None,
     before: Trace | None = None,
 ) -> tuple[View, ViewContext]:  # fmt: skip
-    """Return a view and its context.
+    """Return the view of a slug, and its context for a trace or survey.
 
     Raises:
         VitvizError: For an unknown view, and if the view needs a trace or survey that is missing.
@@ -435,7 +435,7 @@ def validate_settings(view: View, subject: ViewContext, settings: Mapping[str, A
 
 
 def settings_as_text(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings from Python values as their texts in a link."""
+    """Return settings, given as Python values, as their texts in a link."""
     controls = {control.name: control for control in view.controls}
     return {name: setting_as_text(controls.get(name), value) for name, value in settings.items()}
 

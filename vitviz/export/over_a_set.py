@@ -79,7 +79,7 @@ def require_same_checkpoint(inspector: Inspector, survey: Survey) -> Inspector:
 
 
 def comparison_key(survey: Survey) -> tuple:
-    """Return image identifiers and measure names, which two comparable surveys must share."""
+    """Return image identifiers and measure names, which must be equal to compare two surveys."""
     return [gram.pictures for gram in survey.grams], {measure.name for measure in survey.measures}
 
 
@@ -96,7 +96,7 @@ def survey_samples(
 
 
 def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -> TrainingHistory:
-    """Return the surveys by training step, in order; empty if there are no snapshots."""
+    """Return the sample crops' surveys by training step, in order; empty if there are no snapshots."""
     from vitviz import engine
     from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 

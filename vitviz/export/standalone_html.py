@@ -68,7 +68,7 @@ class StandaloneView(NotebookDisplay):
     fixed: tuple[str, ...] = ()  # settings that cannot be changed in the document
 
     def frame(self) -> str:
-        """Return an iframe with the document, whose height adapts to the content."""
+        """Return an HTML iframe that contains the document; its height adapts to the content."""
         details = f'title="vitviz: {self.view}" style="width:100%;height:640px;border:0;border-radius:8px"'
         return f'<iframe {details} srcdoc="{html.escape(self.page)}"></iframe>'
 
@@ -199,7 +199,7 @@ def _choose_live(
 def _parts(
     view: View, subject: ViewContext, given: SettingTexts, domains: Domains
 ) -> dict[str, dict[str, Any]]:
-    """Return, for every address that the script can request, the array or the error message."""
+    """Return the encoded array, or error message, of every address that the script can request."""
     parts = {}
     for item in drawn_items(view, subject, given):
         for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
@@ -249,7 +249,7 @@ def drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[I
 def _fitting(
     view: View, subject: ViewContext, given: SettingTexts, domains: Domains, budget: float, seconds: float
 ) -> Domains:
-    """Drop the live settings with the most values until the numbers fit into `budget` and `seconds`."""
+    """Return `domains` without the live settings of most values, until all fits `budget` and `seconds`."""
     cost = {}
     for item in drawn_items(view, subject, given):
         begun = time.monotonic()
@@ -268,7 +268,7 @@ def _fitting(
 
 
 def _domain(control: Control | None, name: str, about: ModelShape, asked: bool) -> tuple[str, ...]:
-    """Return all values of a setting as texts; empty if there are more than `MOST`.
+    """Return all values of a setting as texts; () if there are more than `MOST`.
 
     Raises:
         VitvizError: If the setting was `asked` for and has no such list of values.
@@ -304,7 +304,7 @@ def _array_or_error(
 
 
 def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
-    """Return an array as JSON with base64 data, shape and dtype; for an error, its message as `said`."""
+    """Return an array as JSON (base64 data, shape, dtype), or an error as JSON with its message, `said`."""
     if isinstance(found, VitvizError):
         return {"said": text_to_json(message_of(found))}
     details = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
@@ -312,5 +312,5 @@ def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
 
 
 def _file(data: bytes, kind: str) -> dict[str, str]:
-    """Return bytes of a MIME type as JSON with base64 data."""
+    """Return data as JSON: base64, with the MIME type `kind`."""
     return {"data": base64.b64encode(data).decode(), "type": kind}

@@ -202,7 +202,7 @@ def video_at_mean_rate(frames: Iterable[tuple[int, float, Figure]]) -> Animation
 
 
 def _lighter(spec: FigureSpec) -> FigureSpec:
-    """Return the figure with its images reduced to at most SIDE pixels."""
+    """Return the figure with the images of its maps reduced to at most SIDE pixels per side."""
 
     def lighter(panel: Any) -> Any:
         if not isinstance(panel, Map) or panel.picture is None or max(panel.picture.shape) <= SIDE:

@@ -170,7 +170,7 @@ def _filters_card(filters: FilterComponents) -> str:
 
 @html.register
 def _attribution_card(account: Attribution) -> str:
-    """Return the card of a logit attribution: table of all parts, map by patch, and chart by head."""
+    """Return the card of a logit attribution: table of all terms, map by patch, and chart by head."""
     rows = [("heads", account.heads.sum().item()), *account.constants.items()]
     rows += [("sum", account.total), ("logit", account.logit)]
     heads = maps.by_layers(account.heads, "logits")
@@ -185,7 +185,7 @@ def _attribution_card(account: Attribution) -> str:
 
 @html.register
 def _ablation_effects_card(effects: AblationEffects) -> str:
-    """Return the card of head ablation effects: a chart by layer of the logit lost without each head."""
+    """Return the card of head ablations: a chart by layer of the logit's drop without each head."""
     drawn = maps.by_layers(effects.heads, "logits")
     caption = (
         f"How much of the logit ({number(effects.logit)}) goes when a head is taken away alone;"
@@ -196,7 +196,7 @@ def _ablation_effects_card(effects: AblationEffects) -> str:
 
 @html.register
 def _upstream_card(found: Upstream) -> str:
-    """Return the card of a head's share of a logit by writer: chart by layer, and the 12 largest."""
+    """Return the card of a head's contributions by source: chart by layer, and the 12 largest."""
     lines = sorted(found.lines(), key=lambda line: -abs(line[1]))[:SHOWN]
     drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
     through = f" through {' and '.join(head_names(*found.via))}" if found.via else ""
@@ -213,7 +213,7 @@ def _upstream_card(found: Upstream) -> str:
 
 @html.register
 def _score_card(found: ScoreAttribution) -> str:
-    """Return the card of an attention score: its 12 largest parts by writers of query and key."""
+    """Return the card of an attention score: its 12 largest terms by sources of query and key."""
     order = found.relative.flatten().abs().argsort(descending=True)[:SHOWN].tolist()
     pairs = [divmod(place, len(found.writers)) for place in order]
     rows = [(*(writer_name(found.writers[n]) for n in pair), found.relative[pair].item()) for pair in pairs]
@@ -230,7 +230,7 @@ def _score_card(found: ScoreAttribution) -> str:
 
 @html.register
 def _paths_card(found: AttributionPaths) -> str:
-    """Return the card of up to 12 paths with the largest shares of a logit, from the prediction back."""
+    """Return the card of up to 12 paths with the largest contributions to a logit, from the output back."""
     found = found.first(SHOWN)
     chains = [[*head_names(*path.heads), writer_name(path.writer)] for path in found.paths]
     rows = [(" ← ".join(names), path.share) for names, path in zip(chains, found.paths, strict=True)]
@@ -246,7 +246,7 @@ def _paths_card(found: AttributionPaths) -> str:
 
 @html.register
 def _edge_ablation_card(found: EdgeAblationEffects) -> str:
-    """Return the card of edge ablations: chart of effect against share, and the 12 largest effects."""
+    """Return the card of edge ablations: chart of effect against contribution, the 12 largest effects."""
     names = list(map(edge_name, found.edges))
     shares, effects = found.shares.numpy(), found.effects.numpy()
     drawn = "".join(map(maps.inline_chart, charts_of(found).values()))
@@ -261,7 +261,7 @@ def _edge_ablation_card(found: EdgeAblationEffects) -> str:
 
 @html.register
 def _sufficient_edges_card(found: SufficientEdges) -> str:
-    """Return the card of margins with some edges kept: a row per number of edges, a column per order."""
+    """Return the card of margins with only some edges kept: a row per number, a column per order."""
     orders = {name: margins.mean(dim=0).tolist() for name, margins in found.margins.items()}
     each = zip(found.counts, *orders.values(), strict=True)
     rows = [(f"{kept} of {len(found.edges)}", *margins) for kept, *margins in each]
@@ -277,7 +277,7 @@ def _sufficient_edges_card(found: SufficientEdges) -> str:
 
 @html.register
 def _saliency_card(found: SaliencyMap) -> str:
-    """Return the card of a saliency map: its unscaled values and how much of the answer they explain."""
+    """Return the card of a saliency map: its unscaled values, and the explained part of the logit."""
     drawn = maps.map_card(found.map, "raw, before any scaling", diverging=found.signed)
     details = f"Its numbers do not add up to the answer, {number(found.answer)}"
     details = f"It explains {number(found.explained)} of {number(found.answer)}" if found.adds_up else details
@@ -352,7 +352,7 @@ def _faithfulness_card(trial: Faithfulness) -> str:
 
 @html.register
 def _perturbation_card(found: Perturbation) -> str:
-    """Return the card of a perturbation: per step, the mean score and how often the prediction stays."""
+    """Return the card of a perturbation: by step, the mean score and how often the prediction is kept."""
     kind = KINDS[found.kind]
     what, other = (kind.along, "") if found.kind == "drop" else (kind.counts, f", {kind.name}")
     of_values, curves = found.head_type == "value", [found.curve(way) for way in found.ways]

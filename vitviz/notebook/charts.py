@@ -41,7 +41,7 @@ def charts_of(thing: Any) -> Charts:
 
 
 def select_chart(thing: Any, name: str, language: str) -> tuple[str, charts.Chart | charts.Matrix]:
-    """Return the chart of this name, or the first, with its name; VitvizError if there is none."""
+    """Return (name, chart) of this name, or of the first for ""; raise VitvizError if there is none."""
     if language not in NAMES:
         raise VitvizError(f"language={quoted(language)} is not valid; expected one of {', '.join(NAMES)}.")
     result = charts_of(thing)
@@ -67,14 +67,14 @@ def print_figure(thing: Any, name: str, language: str, dark: bool) -> Figure:
 
 
 def mime_bundle(thing: Any) -> dict[str, Any]:
-    """Return the Plotly figure as a notebook's MIME type, if the card of a result is nothing but a chart."""
+    """Return a notebook's MIME bundle with the Plotly figure of a (layer, head) tensor; {} for others."""
     if not (isinstance(thing, NamedTensor) and thing.what.axes == "layer head"):
         return {}
     return select_chart(thing, "", "en")[1]._repr_mimebundle_()
 
 
 def _by_layer(values: Any, unit: str, title: str = "", **more: Any) -> charts.Chart:
-    """Return a chart by layer of values (layer, head) or (layer,); `up`, or else `unit`, labels y."""
+    """Return a chart by layer of values (layer, head) or (layer,); the y label is `up`, else `unit`."""
     return charts.by_layer(np.asarray(values, float), more.pop("up", "") or unit, title, unit=unit, **more)
 
 
@@ -112,7 +112,7 @@ def _named_tensor_charts(tensor: NamedTensor) -> Charts:
 
 
 def _lens(tensor: NamedTensor) -> charts.Chart:
-    """Return the scores of the likeliest classes of the last depth, by depth."""
+    """Return the chart of a logit lens: scores by depth of the last depth's most likely classes."""
     what, scores = tensor.what, scores_of(tensor.plain(), tensor.what.head_type).double().numpy()
     depth, of_values = np.arange(what.first, what.first + len(scores)), what.head_type == "value"
     series = []
@@ -146,7 +146,7 @@ def _attribution_charts(found: Attribution) -> Charts:
 
 @charts_of.register
 def _ablation_effects_charts(found: AblationEffects) -> Charts:
-    """Return the chart by layer of the logit lost when each head is ablated."""
+    """Return the chart by layer of the logit's drop when each head is ablated."""
     return {"heads": _by_layer(found.heads, "logits")}
 
 
@@ -173,7 +173,7 @@ def _upstream_charts(found: Upstream) -> Charts:
 
 @charts_of.register
 def _edge_ablation_effects_charts(found: EdgeAblationEffects) -> Charts:
-    """Return the scatter chart of edges, share (x) against ablation effect (y); {} if none has both."""
+    """Return the scatter chart of edges: contribution (x), ablation effect (y); {} if none has both."""
     shares, effects = found.shares.numpy(), found.effects.numpy()
     known = np.isfinite(shares) & np.isfinite(effects)
     if not known.any():
@@ -188,7 +188,7 @@ def _edge_ablation_effects_charts(found: EdgeAblationEffects) -> Charts:
 
 @charts_of.register
 def _sufficient_edges_charts(found: SufficientEdges) -> Charts:
-    """Return the line chart of the mean margin in logits by number of edges kept, one line per order."""
+    """Return the line chart of the mean margin in logits by number of kept edges, a line per order."""
     x = np.asarray(found.counts, float)
     means = {name: margins.double().mean(dim=0).numpy() for name, margins in found.margins.items()}
     series = []
@@ -229,7 +229,7 @@ def _perturbation_charts(found: Perturbation) -> Charts:
 
 
 def _curves(found: Perturbation, score: str) -> charts.Chart:
-    """Return the mean of a score by step, with a band of twice its standard error, for every way."""
+    """Return the chart of a score's mean by step, with a band of two standard errors, for every protocol."""
     kind, x, of_values = KINDS[found.kind], np.asarray(found.steps, float), found.head_type == "value"
     limits, series = (None, None) if of_values else (0, 1), []
     times, unit = (1, "") if of_values else (100, "%")
@@ -252,7 +252,7 @@ def _curves(found: Perturbation, score: str) -> charts.Chart:
 
 
 def writer_name(one: Writer | None) -> str:
-    """Return the display name of a writer; None stands for a replaced head."""
+    """Return the displayed name of a source; None stands for a replaced head."""
     if one is None or one.layer is None:
         return "replaced" if one is None else one.kind
     part = f"head {one.head + 1}" if one.kind == "head" else {"mlp": "MLP"}.get(one.kind, one.kind)
@@ -265,5 +265,5 @@ def head_names(*heads: tuple[int, int]) -> list[str]:
 
 
 def edge_name(edge: Any) -> str:
-    """Return the display name of an edge."""
+    """Return the displayed name of an edge: source, reading head and its input."""
     return f"{writer_name(edge.writer)} → {head_names((edge.layer, edge.head))[0]}, {edge.into}"

@@ -46,7 +46,7 @@ def text(value: Any) -> str:
 
 
 def number(value: float | None) -> str:
-    """Format a number with four digits; a dash for None, NaN and infinity."""
+    """Return a number as text with four significant digits; a dash for None, NaN and infinity."""
     return "–" if value is None or not np.isfinite(value) else f"{value + 0.0:.4g}"
 
 
@@ -58,7 +58,7 @@ def card(title: str, *body: str, caption: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return an HTML table; numbers are right-aligned, with four digits."""
+    """Return an HTML table; numbers are right-aligned, with four significant digits."""
     top = "".join(f"<th>{text(cell)}</th>" for cell in head)
     lines = ["".join(_cell(value) for value in row) for row in rows]
     headed = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
@@ -82,7 +82,7 @@ def image(pixels: UInt8[np.ndarray, "height width 3"], said: str, width: int | N
 
 
 def scale(low: float, high: float, colours: str, said: str, width: int = 240) -> str:
-    """Return a colour bar labelled at both ends, and at zero for a diverging scale."""
+    """Return a colour bar as HTML, labelled at both ends, and at zero for a diverging map; `said` below."""
     ramp = map_to_rgb(np.linspace(0, 1, 256)[None].repeat(10, axis=0), 0.0, 1.0, colours)
     middle = "<span>0</span>" if low < 0 < high and colours == "balance" else ""
     ends = f"<span>{number(low)}</span>{middle}<span>{number(high)}</span>"
@@ -92,7 +92,7 @@ def scale(low: float, high: float, colours: str, said: str, width: int = 240) ->
 
 
 def bounds(values: np.ndarray, diverging: bool = False) -> tuple[float, float, str]:
-    """Return (low, high, colour map) over the finite values; symmetric about zero if `diverging`."""
+    """Return (low, high, colour map name) for finite values; symmetric about zero if `diverging`."""
     if diverging:
         most = symmetric_limit(values)
         return -most, most, "balance"
@@ -128,7 +128,7 @@ def tensor_card(tensor: Any, what: TensorName) -> str:
 
 
 def map_card(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
-    """Return a patch map with its colour bar, over its image if given, otherwise in squares."""
+    """Return a patch map with its colour bar as HTML: over its image if given, otherwise in squares."""
     values = np.asarray(values, dtype=np.float64)
     low, high, colours = look = bounds(values, diverging)
     pixels = squares(values, *look)
@@ -139,7 +139,7 @@ def map_card(values: Any, said: str, picture: np.ndarray | None = None, divergin
 
 
 def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
-    """Return small images side by side, each scaled to its own range."""
+    """Return small images side by side as HTML, each scaled to its own range."""
     shown = np.rint(255 * display_scaled(pictures).numpy()).astype(np.uint8)
     if shown.shape[-1] != 3:
         shown = shown[..., :1].repeat(3, axis=-1)
@@ -148,7 +148,7 @@ def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:
 
 
 def by_layers(values: Any, unit: str, first: int = 1, error: Any = None, up: str = "") -> str:
-    """Return a chart of values by layer: dots of heads, or a line of one number per layer."""
+    """Return a chart of values by layer as SVG: a dot per head, or a line for one number per layer."""
     return inline_chart(by_layer(np.asarray(values), up or unit, first=first, error=error, unit=unit))
 
 
@@ -160,7 +160,7 @@ def inline_chart(chart: Chart) -> str:
 
 
 def _strip(values: np.ndarray, what: TensorName) -> str:
-    """Return one small map per layer, all on one scale."""
+    """Return one small map per layer as HTML, all on one scale."""
     look = bounds(values, what.diverging)
     small = ""
     for n, value in enumerate(values, what.first):
@@ -169,7 +169,7 @@ def _strip(values: np.ndarray, what: TensorName) -> str:
 
 
 def _mosaic(values: np.ndarray, what: TensorName) -> str:
-    """Return one map per patch, at the position of the patch, or one per filter; all on one scale."""
+    """Return a map per patch (at the patch's position) or per filter as HTML, all on one scale."""
     *many, rows, cols = values.shape
     look = bounds(values, what.diverging)
     tiles = squares(values.reshape(-1, rows, cols), *look)
@@ -179,7 +179,7 @@ def _mosaic(values: np.ndarray, what: TensorName) -> str:
 
 
 def _matrix(values: np.ndarray, what: TensorName) -> str:
-    """Return a matrix with layers as rows and tokens as columns."""
+    """Return a matrix as HTML, with layers as rows and tokens as columns."""
     look = bounds(values)
     tall = max(1, round(0.4 * values.shape[1] / len(values)))
     pixels = squares(values, *look).repeat(tall, axis=0)
@@ -187,7 +187,7 @@ def _matrix(values: np.ndarray, what: TensorName) -> str:
 
 
 def _square(values: np.ndarray, what: TensorName) -> str:
-    """Return a matrix with one square per pair of layers, on a scale from 0 to 1."""
+    """Return a matrix as HTML, with one square per pair of depths, on a scale from 0 to 1."""
     pixels = image(squares(values, 0.0, 1.0, "viridis"), f"{what.unit} by depth and depth", WIDTH)
     return f"{pixels}{scale(0.0, 1.0, 'viridis', what.unit, WIDTH)}"
 
@@ -213,7 +213,7 @@ def _class_table(values: np.ndarray, what: TensorName) -> str:
 
 
 def _tiled(tiles: np.ndarray, across: int, gap: int) -> np.ndarray:
-    """Return images of one size arranged in rows, with grey lines between them."""
+    """Return images of one size as one image, `across` per row, with grey lines of `gap` px in between."""
     spare = ((0, -len(tiles) % across), (0, gap), (0, gap), (0, 0))
     spaced = np.pad(tiles, spare, constant_values=128)
     whole = rearrange(spaced, "(down across) row col rgb -> (down row) (across col) rgb", across=across)

@@ -74,7 +74,7 @@ class NamedTensor(NotebookChart, NotebookTable, Tensor):
 
 
 def _named(function: Callable[..., Tensor]) -> Callable[[Callable[..., TensorName]], Callable]:
-    """Return a decorator: the decorated function describes the result of `function` from its arguments."""
+    """Return a decorator: the decorated function makes the TensorName of `function`'s result."""
     signature = inspect.signature(function)
 
     def decorate(name_of: Callable[..., TensorName]) -> Callable[..., NamedTensor]:
@@ -104,7 +104,7 @@ def rollout(trace, query, fusion, discard, residual, layers) -> TensorName:
 
 
 def _query_in_words(query: Any) -> str:
-    """Return a rollout's query in words: "auto", "mean", a patch number or a prefix token's name."""
+    """Return a rollout's query as a phrase, such as "all tokens" for "mean" or "patch 3" for 3."""
     if query == "auto":
         return "what the classifier reads"
     if isinstance(query, int):
@@ -205,7 +205,7 @@ class ImageResult(NotebookDisplay, np.ndarray):
 
 
 def _wrapping_results(function: Callable, shown: Callable[[Any], NotebookDisplay]) -> Callable:
-    """Wrap a function so that its result displays itself in a notebook."""
+    """Return `function` with its result converted by `shown`, to display itself in a notebook."""
     return wraps(function)(lambda *arguments, **more: shown(function(*arguments, **more)))
 
 

@@ -41,7 +41,7 @@ PHOTO = 200 / 25.4  # pixels per mm of a photograph in vector files; data values
 
 @cache
 def families(language: str) -> tuple[str, ...] | None:
-    """Return the fonts for a language, best first; None if none is installed, and English is used instead."""
+    """Return the font families for a language, best first; None if none is installed."""
     if language not in FOUND:
         return (USUAL,)
     known = {font.name for font in fontManager.ttflist}
@@ -66,7 +66,7 @@ class FontMetrics:
         return text_to_path.get_text_width_height_descent(text, self.font(size), ismath=False)[0] * MM * 1.01
 
     def line(self, size: float | None = None) -> float:
-        """Return the line spacing, mm."""
+        """Return the line spacing at `size` points, mm."""
         return 1.36 * (size or self.size) * MM
 
     def folded(self, text: str, area: float, size: float | None = None) -> list[str]:

@@ -75,12 +75,12 @@ def has_colour_bar(panel: Panel) -> bool:
 
 
 def axis_names(panel: Matrix, axis: int) -> tuple[str, ...]:
-    """Return the names of the rows (axis 0) or columns (axis 1) of a matrix."""
+    """Return the names of the rows (axis 0) or columns (axis 1) of a matrix; numbers from 1 without names."""
     return (panel.rows, panel.cols)[axis] or tuple(map(str, range(1, panel.values.shape[axis] + 1)))
 
 
 def panel_aspect(panel: Panel, width: float, letters: FontMetrics) -> float:
-    """Return height / width of the area between the margins of a panel."""
+    """Return height / width of the area between a panel's margins; `width` is that area's, in mm."""
     if isinstance(panel, Chart):
         return panel.aspect
     if isinstance(panel, Legend | TextTable):
@@ -112,7 +112,7 @@ def caption_font_size(panel: Tiles) -> float:
 
 
 def y_tick_labels(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
-    """Return the tick labels of the y axis by value."""
+    """Return the y axis's tick labels by value, translated."""
     if panel.y_ticks:
         return {at: say(name) for at, name in panel.y_ticks}
     if panel.percent:
@@ -121,7 +121,7 @@ def y_tick_labels(panel: Chart, say: Callable[[str], str]) -> dict[float, str]:
 
 
 def legend_entries(panel: Chart | Legend, say: Callable[[str], str]) -> list[tuple[str, str, str]]:
-    """Return the legend entries (name, colour, kind); of more than 12 series, every fourth and both ends."""
+    """Return (name, colour, kind) of the legend; of more than 12 series, every fourth and both ends."""
     if isinstance(panel, Legend):
         return [(say(one.name), one.colour, one.dash or "line") for one in panel.series]
     if panel.keyed:
@@ -146,7 +146,7 @@ def line_is_visible(panel: Chart, level: ReferenceLine) -> bool:
 def _wrap_entries(
     found: list[tuple[str, str, str]], width: float, letters: FontMetrics
 ) -> list[tuple[int, ...]]:
-    """Return the indices of the legend entries, wrapped into lines of at most `width` mm."""
+    """Return the legend entries' indices, by line; a line has at most `width` mm."""
     lines: list[tuple[int, ...]] = []
     used = width
     for i, (name, _, _) in enumerate(found):

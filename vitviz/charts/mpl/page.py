@@ -64,7 +64,7 @@ def lay_out(
 
 
 def align_layouts(layouts: Sequence[PageLayout]) -> list[PageLayout]:
-    """Return the layouts with every panel at the same position and size, as required for video frames."""
+    """Return the layouts with every panel at the same position and size in all, as in video frames."""
 
     def widened(areas: Sequence[PanelLayout]) -> list[PanelLayout]:
         most = {name: max(getattr(area, name) for area in areas) for name in ("top", "bottom")}
@@ -164,7 +164,7 @@ def fonts_for(language: str, say: Callable[[str], str]) -> tuple[FontMetrics, Ca
 
 
 def check_format(form: str, width: float, dpi: int) -> float:
-    """Return the width in mm; raise VitvizError for an unknown format, width or resolution."""
+    """Return the width (mm) as float; raise VitvizError for an invalid format, width or resolution."""
     if form not in FORMATS:
         raise VitvizError(f"There is no format {quoted(form)}; expected one of {', '.join(FORMATS)}.")
     if not isinstance(width, int | float) or not 40 <= width <= 400:
@@ -183,7 +183,7 @@ def pixel_count(
 
 
 def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
-    """Return `draw` with a call of `check` before each call; an error raised by `check` cancels it."""
+    """Return `draw`, preceded by `check()` in every call; an error raised by `check` cancels drawing."""
 
     def draw_checked(*given, **named):
         check()
@@ -278,7 +278,7 @@ def inline_svg(chart: Chart) -> str:
 
 
 def _titled(text: str, begins: str, said: list[str]) -> str:
-    """Add a title to each mark of the group that starts with `begins`."""
+    """Return SVG text with a title in each mark of the group that starts with `begins`; `said` are titles."""
     start = text.index(begins)
     titles = (f"<title>{html.escape(one)}</title></use>" for one in said)
     text, marks = text[:start], text[start:]

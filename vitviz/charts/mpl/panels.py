@@ -105,7 +105,7 @@ def _draw_axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
 
 
 def _places(drawing: PageDrawing, panel: Chart, area: PanelLayout) -> list[tuple[float, str]]:
-    """Return the (position, label) pairs of the x axis."""
+    """Return the ticks of the x axis as (value, label) pairs."""
     (first, last), letters = panel.x, drawing.letters
     if panel.ticks:
         return [(at, drawing.say(said)) for at, said in panel.ticks]
@@ -228,7 +228,7 @@ def _draw_tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float,
 
 
 def _numbered(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float) -> None:
-    """Draw the names of columns and rows, at the spacing that fits, and the axis labels."""
+    """Draw the names of tiles' columns and rows, as many as fit, and the axis labels."""
     letters = drawing.letters
     pitch, side, down = layout.tile_sizes(panel, area.width, letters)
     line, below = letters.line(), y + area.height + 0.6
@@ -299,7 +299,7 @@ def _draw_matrix(
 
 
 def _tick_names(names: Sequence[str], area: float, pitch: float, step: int) -> Iterator[int]:
-    """Yield every `step`-th cell whose name fits; cells without a name are skipped."""
+    """Yield the index of every `step`-th cell whose name fits beside the last; unnamed cells are skipped."""
     last = -np.inf
     for cell in range(0, len(names), step):
         if names[cell] and (cell - last) * pitch >= area:

@@ -123,13 +123,13 @@ def share_scales(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
 
 
 def map_by_position(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
-    """Apply `of` to the items of several figures at the same position, and return the rows of each figure."""
+    """Return the figures' rows after `of` has mapped the items at each position, one per figure, together."""
     made = [[of(place) for place in zip(*rows, strict=True)] for rows in zip(*each, strict=True)]
     return [tuple(tuple(place[i] for place in row) for row in made) for i in range(len(each))]
 
 
 def _with_common_range(panels: Sequence[Panel]) -> Sequence[Panel]:
-    """Return one position's panels of several figures with a common range, the widest of all.
+    """Return panels of the same position in several figures, with the widest range of all.
 
     The range is that of a chart's axes, else of the colour scale, if any.
     """
