@@ -29,7 +29,7 @@ for _line in _NAMES:
 
 
 def present(module: str, name: str, stacklevel: int = 4) -> str:
-    """Return the present name of `name` in a module; warn if it differs."""
+    """Return the present name of a module's attribute that was once called `name`; warn if it differs."""
     new = NAMES.get(f"{module}.{name}", name)
     if new != name:
         warnings.warn(f"{module}.{name} is {module}.{new} now.", DeprecationWarning, stacklevel=stacklevel)
@@ -40,7 +40,7 @@ PARAMETERS = {"without": "ablation"}  # parameters of public functions: old -> n
 
 
 def renamed_parameters(function):
-    """Return the function wrapped so that it also accepts its parameters' old names, with a warning."""
+    """Return `function`, which then also accepts its parameters' old names, with a warning."""
 
     @wraps(function)
     def call(*args, **given):
@@ -54,7 +54,7 @@ def renamed_parameters(function):
 
 
 def current(name: str) -> str:
-    """Return the present full name of the module that was once called `name`."""
+    """Return the present full name of the module that was once called `name`; other names unchanged."""
     if name in MODULES:
         return MODULES[name]
     package, dot, leaf = name.rpartition(".")

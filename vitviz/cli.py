@@ -195,7 +195,7 @@ def survey(
 def _measures(
     names, boxes: Path | None, methods: list[str] | None, protocols: list[str] | None, steps: int | None
 ) -> list:
-    """Return the measures, with the settings of the measure trial applied.
+    """Return the measures of a survey: names, with the measure trial as an object with its settings.
 
     Raises VitvizError for settings of the trial if it was not requested.
     """
@@ -215,7 +215,7 @@ def _measures(
 
 
 def _with_sentences(inspector, measures: list, words: Path | None):
-    """Return the inspector with sentences for the measure words.
+    """Return the inspector, with sentences as classes if "words" is among the measures.
 
     The sentences come from the file `words`. Without a file they are the inspector's own, or the default
     list.
@@ -236,7 +236,7 @@ def _with_sentences(inspector, measures: list, words: Path | None):
 
 
 def _classes(path: Path | None):
-    """Return the class names of a JSON file, a list or an object; None without a path.
+    """Return the class names in a JSON file, as list or dict; None without a path.
 
     Raises VitvizError for a file that cannot be read as either.
     """
@@ -327,7 +327,7 @@ def _require_place(out: Path) -> None:
 
 
 def settings_of(given: list[str] | None, taken_by: Callable) -> dict[str, str]:
-    """Return a view's settings, as typed, by name.
+    """Return the settings of texts such as "fusion=max", by name, as typed.
 
     Raises VitvizError for text without "=" and for a name that is a parameter of `taken_by`.
     """

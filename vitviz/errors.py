@@ -44,7 +44,7 @@ class Unknown(VitvizError, KeyError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return a library error's first line for a public message; paths are cut to their last part.
+    """Return an error's first line for a public message; paths are cut to their last part.
 
     >>> first_line(ValueError("invalid header in '/home/somebody/weights/mine.pth'."))
     "invalid header in 'mine.pth'"
@@ -76,7 +76,7 @@ def whole_number(given: object, least: int = 0, below: float = math.inf) -> int 
 
 
 def require_whole(name: str, given: object, least: int = 1) -> None:
-    """Raise VitvizError, with the argument's name, if a number is no whole number from `least`.
+    """Raise VitvizError, with the name of the argument, unless `given` is a whole number from `least`.
 
     >>> require_whole("draws", 0)
     Traceback (most recent call last):
