@@ -77,11 +77,11 @@ def test_figures_before_the_pass_equal_those_after(service):
 
 def test_only_an_expensive_pending_pass_counts_as_long(service, monkeypatch):
     key = run_key(service)
-    assert not service.long(key)
+    assert not service.has_long_pass(key)
     monkeypatch.setattr(options, "EXPENSIVE", 1)
-    assert service.long(key)
+    assert service.has_long_pass(key)
     service.subject(key)
-    assert not service.long(key)
+    assert not service.has_long_pass(key)
 
 
 def test_indivisible_size_is_rejected_before_the_pass(service):
@@ -92,10 +92,10 @@ def test_indivisible_size_is_rejected_before_the_pass(service):
 def test_progress_is_reported_during_the_pass_only(service, monkeypatch):
     key, progress = run_key(service), []
     inspector = service.checkpoints.inspector("vitviz-tiny")
-    assert service.far(key) == (0, 0)
-    with inspector.hook("blocks.2.input", lambda tensor: progress.append(service.far(key))):
+    assert service.progress(key) == (0, 0)
+    with inspector.hook("blocks.2.input", lambda tensor: progress.append(service.progress(key))):
         service.subject(key)
-    assert progress == [(2, 8)] and service.far(key) == (0, 0)
+    assert progress == [(2, 8)] and service.progress(key) == (0, 0)
 
 
 def test_painted_input_is_shown_before_the_trace_exists(service):

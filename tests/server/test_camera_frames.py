@@ -71,7 +71,7 @@ def test_next_frame_removes_the_previous_from_caches(service, key):
 
 def test_results_of_a_deleted_frame_are_deleted(service, key):
     frame_key = send_frame(service, key, jpeg())["key"]
-    with service.frames.looked_at(frame_key) as passing:
+    with service.frames.in_use(frame_key) as passing:
         assert passing
         send_frame(service, key, last=frame_key)
         service._drawn.get((frame_key, "rollout", "map", ()), lambda: np.zeros(3))
@@ -121,7 +121,7 @@ def test_oldest_frames_are_deleted_and_expired_frames_swept(service, key, monkey
     remaining = [one for one in keys if service.frames.picture(one)]
     assert remaining == keys[2:]
     monkeypatch.setattr(frames, "LASTS", -1)
-    with service.frames.looked_at(keys[-1]):
+    with service.frames.in_use(keys[-1]):
         service.frames._sweep()
         assert [one for one in keys if service.frames.picture(one)] == [keys[-1]]
     service.frames._sweep()

@@ -190,7 +190,7 @@ def test_request_time_limit_excludes_waiting(monkeypatch):
     with scheduler.as_one_request(), work.request_turn():
         assert not scheduler.has_computed()  # may still be rejected
         now[0] += 200
-        with work.turns.given_back():
+        with work.turns.turn_released():
             now[0] += 1_000
         with work.drawing(0):
             now[0] += 50

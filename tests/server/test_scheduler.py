@@ -117,7 +117,7 @@ def test_waiting_for_a_cache_entry_releases_the_turn():
             return b"made"
 
     def wait():
-        with turns.turn(EXPENSIVE, "a"), set_waiting_context(turns.given_back):
+        with turns.turn(EXPENSIVE, "a"), set_waiting_context(turns.turn_released):
             waits.set()
             found = cache.get("x", lambda: b"never")
             assert [one.visitor for one in turns._lines[EXPENSIVE].computing] == ["a"], (

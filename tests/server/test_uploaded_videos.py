@@ -98,7 +98,7 @@ def test_components_share_one_basis_over_the_video(service, key, inspector):
         response = request_frame(service, key, video_info["video"], at, views=["tokens"], last=last)
         last, figure = response["key"], response["figures"]["tokens"][0]
         assert figure["basis"] == {"count": 16, "of": 21} and figure["still"]["basis"] == "own"
-        with service.frames.looked_at(last):  # keeps the frame from expiring
+        with service.frames.in_use(last):  # keeps the frame from expiring
             trace = service.subject(last).trace
             expected = signs * pca.transform(trace.tokens[depth][trace.grid.prefix :].double().numpy())
             scores.append(service.item(last, "tokens", "components", asked))
@@ -116,7 +116,7 @@ def test_components_of_a_frame_do_not_depend_on_request_order(service, key):
     """The page requests scores without the tint, and they may be computed before the colours."""
     video = upload_video(service, count=4)["video"]
     frame = request_frame(service, key, video, 1, views=["tokens"])["key"]
-    with service.frames.looked_at(frame):
+    with service.frames.in_use(frame):
         scores = service.item(frame, "tokens", "components", {"depth": "3"})
         assert np.ptp(scores) > 0
         assert service.item(frame, "tokens", "tints", {"tint": "plain"}).any()
@@ -128,7 +128,7 @@ def test_components_of_a_frame_do_not_depend_on_request_order(service, key):
 @pytest.mark.long
 def test_view_of_a_video_is_exported_as_video(service, key):
     """Frames, timing and progress match the uploaded video."""
-    video, counted = upload_video(service)["video"], service.counted(key, "abc")
+    video, counted = upload_video(service)["video"], service.progress_counter(key, "abc")
     asked = {
         "film.over": "video",
         "film.video": video,

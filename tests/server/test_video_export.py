@@ -89,9 +89,9 @@ def test_video_length_is_known_and_progress_counted(service, key):
     service._counts.get((key, "mine"), lambda: Counted([0, 0]))
     videos.video_file(service, key, "filters", "gif", {"film.width": "320", "film.ticket": "mine"})
     assert counts == [[done, 2 * steps] for done in range(1, 2 * steps + 1)]
-    assert service.far(key, "mine") == (2 * steps, 2 * steps) and service.far(key, "another") == (0, 0)
+    assert [service.progress(key, one) for one in ("mine", "another")] == [(2 * steps,) * 2, (0, 0)]
     with pytest.raises(Unknown):
-        service.far("no such key", "mine")
+        service.progress("no such key", "mine")
 
 
 def test_video_is_drawn_in_an_expensive_turn(service, key, expected):

@@ -202,7 +202,7 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
             checkpoint, weights, device, model_cache, trace_cache, picture_cache,
             _names(os.environ.get("VITVIZ_CHECKPOINTS", "")), dtype,
             Limits(max_tokens, max_seconds, max_passes, **video),
-            _own(host, share or bool(allowed_host)), lessons_folder(lessons),
+            _serves_only_this_machine(host, share or bool(allowed_host)), lessons_folder(lessons),
         )  # fmt: skip
         hosts = _names(",".join(allowed_host or [os.environ.get("VITVIZ_ALLOWED_HOSTS", "")]))
         frames = _names(",".join(frame_ancestor or [os.environ.get("VITVIZ_FRAME_ANCESTORS", "")]))
@@ -219,7 +219,7 @@ def parse_options(arguments: Sequence[str] | None = None, program: str = "python
     return result[0]
 
 
-def _own(host: str, shared: bool) -> bool:
+def _serves_only_this_machine(host: str, shared: bool) -> bool:
     """Return True if the app serves only this machine: a local address, not shared, not on a Space."""
     details = ("SPACE_ID", "VITVIZ_CHECKPOINTS", "VITVIZ_ALLOWED_HOSTS")
     return host in ("127.0.0.1", "localhost", "::1") and not (shared or any(map(os.environ.get, details)))

@@ -33,21 +33,21 @@ def finding_json(finding: Finding, say: Callable[[str], Any] = str) -> dict[str,
     return {**vars(finding), **numbers, **{name: say(getattr(finding, name)) for name in TEXTS}}
 
 
-def step_json(service: AnalysisService, key: str, number: str, given: Mapping[str, str]) -> dict[str, Any]:
+def step_json(service: AnalysisService, key: str, number: str, query: Mapping[str, str]) -> dict[str, Any]:
     """Run check `number` on a run's checkpoint; return its findings and the next number, as JSON.
 
     With `quick`, cheap checks alone follow, on half of the cores.
     """
-    quick, place = bool(given.get("quick")), int(number) if number.isdecimal() and len(number) < 4 else number
+    quick, place = bool(query.get("quick")), int(number) if number.isdecimal() and len(number) < 4 else number
     with service.work.sparing() if quick else nullcontext():
-        step = service.checks.step(key, given.get("set", ""), place, quick)
+        step = service.checks.step(key, query.get("set", ""), place, quick)
     details = [finding_json(finding, text_to_json) for finding in public(step.findings)]
     return {"findings": details, "next": step.next, "images": step.images, "share": step.share}
 
 
-def file(service: AnalysisService, key: str, name: str, given: Mapping[str, str]) -> tuple[bytes, str]:
+def file(service: AnalysisService, key: str, name: str, query: Mapping[str, str]) -> tuple[bytes, str]:
     """Return the findings computed so far as a file's bytes and its name: report.html or report.csv."""
-    report = service.checks.report(key, given.get("set", ""))
+    report = service.checks.report(key, query.get("set", ""))
     report = replace(report, findings=public(report.findings))
     made = {"report.html": report.html, "report.csv": report.csv}
     if name not in made:

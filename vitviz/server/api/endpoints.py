@@ -75,7 +75,7 @@ class Endpoints:
             {checkpoint, dtype, head_type, top: [{label, probability}], or value for probability,
             input: [height, width] px, grid: {rows, cols, patch, prefix}}
         """
-        trace = self._subject(image, checkpoint).trace
+        trace = self._context(image, checkpoint).trace
         top = _top(trace, parse_whole(count, "count", 1, 100_000))
         details = {"head_type": trace.head_type, "top": top, "input": list(trace.grid.pixels)}
         return {**_origin(trace), **details, "grid": grid_json(trace.grid)}
@@ -99,7 +99,7 @@ class Endpoints:
             bottom px), grid}
         """
         given = {"query": query, "fusion": fusion, "discard": discard, "residual": residual, "layers": layers}
-        view, subject, settings = self._asked("rollout", image, checkpoint, given)
+        view, subject, settings = self._parse("rollout", image, checkpoint, given)
         result = self._service.read(subject, lambda: view.item(subject, "map", settings))
         trace = subject.trace
         details = {"map": to_lists(result), "box": list(trace.view.box)}
@@ -116,7 +116,7 @@ class Endpoints:
             uniform: px of attention spread evenly, grid}
         """
         renormalise = parse_boolean(renormalise, "renormalise")
-        subject = self._subject(image, checkpoint)
+        subject = self._context(image, checkpoint)
         trace = subject.trace
         measured = self._service.read(subject, lambda: shared_distances(subject))
         distance = measured.renormalised if renormalise else measured.distance
@@ -139,7 +139,7 @@ class Endpoints:
         """
         if direction not in ("attends to", "attended by"):
             raise WrongSetting(f"direction={quoted(direction)} is neither 'attends to' nor 'attended by'.")
-        trace = self._subject(image, checkpoint).trace
+        trace = self._context(image, checkpoint).trace
         layer = parse_whole(layer, "layer", 1, len(trace.layers))
         head = parse_whole(head, "head", 1, trace.layers[layer - 1].heads)
         query = str(query)  # Python converts no strings of thousands of digits
@@ -192,8 +192,8 @@ class Endpoints:
             or value for probability
         """
         count, ablation = parse_whole(count, "count", 1, 100_000), Ablation.parse(str(without))
-        name = self._name(checkpoint)
-        before, after = self._subject(image, name).trace, self._subject(image, name, ablation.text()).trace
+        name = self._checkpoint_name(checkpoint)
+        before, after = self._context(image, name).trace, self._context(image, name, ablation.text()).trace
         details = {"before": _top(before, count), "after": _top(after, count)}
         return {**_origin(after), "without": ablation.text(), **details}
 
@@ -210,7 +210,7 @@ class Endpoints:
         Returns:
             {checkpoint, dtype, target, logits: by depth, depth 0 entering block 1}
         """
-        subject = self._subject(image, checkpoint)
+        subject = self._context(image, checkpoint)
         if subject.trace.logits is None:
             raise WrongSetting(f"{subject.checkpoint} has no classifier, so the logit lens does not apply.")
         asked = parse_whole(target, "target", -1, subject.trace.logits.numel() - 1)
@@ -232,7 +232,7 @@ class Endpoints:
             {checkpoint, dtype, share, total, writers: [{kind, layer, head, logits}], layers and heads from 1}
         """
         given = {"target": target, "trail": f"{via}-{layer}.{head}" if via else f"{layer}.{head}"}
-        view, subject, settings = self._asked("evidence", image, checkpoint, given)
+        view, subject, settings = self._parse("evidence", image, checkpoint, given)
         if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         result = self._service.read(subject, lambda: upstream_sources(subject, settings))
@@ -255,8 +255,8 @@ class Endpoints:
             key's, relative_rest, content_position: 2 x 2 of it, or none}
         """
         given = {"layer": layer, "head": head, "key": key, "against": against}
-        given["token"] = position_of_name(str(query), self._subject(image, checkpoint).grid)
-        view, subject, settings = self._asked("explorer", image, checkpoint, given)
+        given["token"] = position_of_name(str(query), self._context(image, checkpoint).grid)
+        view, subject, settings = self._parse("explorer", image, checkpoint, given)
         result = self._service.read(subject, lambda: score.score_decomposition(view, subject, settings))
         (attributed, tokens), four = result, result[0].content_position
         names = ("score", "total", "rest", "matrix", "relative", "relative_rest")
@@ -292,7 +292,7 @@ class Endpoints:
         made = figures.figure(self._service, key, str(view), figures.settings_of(str(settings)), look)
         dpi = parse_whole(dpi, "dpi", 1, 10_000)
         data = figures.write_figure(self._service, made, str(format), width, dpi)
-        return self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        return self._file_json(key, view, f"{made.name}.{format}", made.caption, data)
 
     def film(
         self, image: ImageInput, view: str = "rollout", checkpoint: str = "", settings: str = "",
@@ -318,7 +318,7 @@ class Endpoints:
         given = figures.settings_of(str(settings))
         made = videos.page_video(self._service, key, str(view), given, str(over), look)
         data = videos.encode_video(self._service, made, str(format), pixels, seconds)
-        details = self._told(key, view, f"{made.name}.{format}", made.caption, data)
+        details = self._file_json(key, view, f"{made.name}.{format}", made.caption, data)
         return {**details, "frames": [str(label) for label in made.labels]}
 
     def trial(
@@ -343,7 +343,7 @@ class Endpoints:
         """
         given = {"target": target, "patches_as": patches_as, "method": method, "steps": steps}
         given |= {"score": score} if score else {}
-        view, subject, settings = self._asked("trial", image, checkpoint, given)
+        view, subject, settings = self._parse("trial", image, checkpoint, given)
         if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
         from vitviz.analyses.faithfulness.ranking import verdict_text
@@ -375,7 +375,7 @@ class Endpoints:
             {checkpoint, images: their number, share: of the checks that are done, findings: [{name, group,
             severity: serious, note or number, sentence, number, threshold, source, advice, view}]}
         """
-        service, name = self._service, self._name(checkpoint)
+        service, name = self._service, self._checkpoint_name(checkpoint)
         key = service.runs.known(service.pictures.sample(samples()[0].name), name)
         given = service.sets.give([_path(image) for image in images]) if images else ""
         findings, place = [], 0
@@ -397,26 +397,26 @@ class Endpoints:
         every = self._service.checkpoints.selectable()
         return [{name: getattr(one, name) for name in fields} for one in every]
 
-    def _told(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
+    def _file_json(self, key: str, view: str, name: str, caption: str, data: bytes) -> dict:
         """Return a file as JSON: checkpoint, view, name, caption, and the data in base64."""
         about = {"checkpoint": self._service.runs.run(key).checkpoint, "view": str(view), "name": name}
         return {**about, "caption": caption, "data": base64.b64encode(data).decode("ascii")}
 
-    def _asked(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
+    def _parse(self, slug: str, image: Any, checkpoint: str, given: dict) -> tuple[View, ViewContext, dict]:
         """Return the view of a slug, the image's context, and the settings parsed from `given`."""
-        view, subject = self._service.view(slug), self._subject(image, checkpoint)
+        view, subject = self._service.view(slug), self._context(image, checkpoint)
         texts = {name: str(one) for name, one in given.items()}
         return view, subject, parse_settings(view, texts, subject.about)
 
     def _inspector(self, checkpoint: str):
         """Return the loaded model of a checkpoint's name; '' stands for the service's default."""
-        return self._service.checkpoints.inspector(self._name(checkpoint))
+        return self._service.checkpoints.inspector(self._checkpoint_name(checkpoint))
 
-    def _name(self, checkpoint: str) -> str:
+    def _checkpoint_name(self, checkpoint: str) -> str:
         """Return a checkpoint's name without surrounding spaces; the service's default for ''."""
         return str(checkpoint).strip() or self._service.settings.checkpoint
 
-    def _subject(self, image: Any, checkpoint: str, without: str = "") -> ViewContext:
+    def _context(self, image: Any, checkpoint: str, without: str = "") -> ViewContext:
         """Return the view context of an image under a checkpoint; `without` is an ablation as text."""
         return self._service.subject(self._key(image, checkpoint, without))
 
@@ -425,11 +425,11 @@ class Endpoints:
     ) -> str:
         """Trace an edited image under a checkpoint and a `second`; return the key of the run or pair."""
         changes = {"without": Ablation.parse(str(without)), "strokes": ImageEdits.parse(str(strokes))}
-        picture, beside = self._picture(image), str(second).strip()
-        key = self._service.look(picture, self._name(checkpoint), **changes)
+        picture, beside = self._image_key(image), str(second).strip()
+        key = self._service.look(picture, self._checkpoint_name(checkpoint), **changes)
         return self._service.runs.pair(key, self._service.look(picture, beside, **changes)) if beside else key
 
-    def _picture(self, image: Any) -> str:
+    def _image_key(self, image: Any) -> str:
         """Store a sample (by its name, never by a path) or an upload; return the image's key."""
         if isinstance(image, str):
             return self._service.pictures.sample(image)
@@ -482,7 +482,7 @@ def endpoint(view: View, endpoints: Endpoints) -> Callable:
         values = values.arguments
         chosen = {control.name: values.pop(control.name) for control in controls}
         if of_picture:
-            subject = endpoints._subject(**values)
+            subject = endpoints._context(**values)
         elif view.scope.paired:  # a set does not depend on the image, so any key works
             subject = endpoints._service.subject(endpoints._key(samples()[0].name, **values))
         else:

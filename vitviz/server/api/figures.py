@@ -28,26 +28,26 @@ USUAL = 4_000_000  # pixels; larger figures are drawn alone
 
 
 def figure(
-    service: AnalysisService, key: str, slug: str, given: QueryTexts, asked: PrintStyle = ALONE
+    service: AnalysisService, key: str, slug: str, query: QueryTexts, style: PrintStyle = ALONE
 ) -> Figure:
-    """Return a view's figure; `given` has settings as in a link. Raises VitvizError for invalid ones."""
+    """Return a view's figure; `query` has settings as in a link. Raises VitvizError for invalid ones."""
     view, subject = service.view(slug), service.subject(key)
     if subject.survey is not None and not view.scope.averages:
         raise Unknown(f"{view.title} has no average over a set of images.")
-    return figure_of_settings(service, key, view, parse_settings(view, given, subject.about), asked)
+    return figure_of_settings(service, key, view, parse_settings(view, query, subject.about), style)
 
 
 def figure_of_settings(
-    service: AnalysisService, key: str, view: View, settings: Mapping[str, Any], asked: PrintStyle
+    service: AnalysisService, key: str, view: View, settings: Mapping[str, Any], style: PrintStyle
 ) -> Figure:
     """Return a view's figure for parsed settings."""
     with service.work.hold_place():
         subject = service.subject(key)
         if subject.trace is not None:
             picture = service.pictures.sample_of(service.runs.run(key).picture) or "own-picture"
-            asked = replace(asked, upload=service.photograph(key), picture=picture)
+            style = replace(style, upload=service.photograph(key), picture=picture)
         with service.work.reading(subject):
-            return print_view(view, subject, settings, asked)
+            return print_view(view, subject, settings, style)
 
 
 def write_figure(service: AnalysisService, made: Figure, form: str, width: float | None, dpi: int) -> bytes:
@@ -60,14 +60,14 @@ def write_figure(service: AnalysisService, made: Figure, form: str, width: float
 
 
 def figure_file(
-    service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
+    service: AnalysisService, key: str, slug: str, ending: str, query: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a figure file, or its caption, and its name.
 
     print.width (mm), .dpi, .detail, .dark and .lang set the format; with print.definition=0, a caption has
     two sentences.
     """
-    wanted = FigureRequest(given, PREFIX, "Figures for print", ASKED, ending, FORMATS)
+    wanted = FigureRequest(query, PREFIX, "Figures for print", ASKED, ending, FORMATS)
     view, subject = service.view(slug), service.subject(key)
     settings = parse_settings(view, wanted.theirs, subject.about)
     if view.scope.on_request and not refusal(view, subject) and not view.scope.available(subject, settings):
@@ -80,14 +80,14 @@ def figure_file(
     return write_figure(service, made, ending, width, dpi), f"{made.name}.{ending}"
 
 
-def split_by_prefix(given: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
+def split_by_prefix(query: QueryTexts, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
     """Split parameters into those under a prefix, without the prefix, and the rest.
 
     >>> split_by_prefix({"print.dpi": "300", "fusion": "max"}, "print.")
     ({'dpi': '300'}, {'fusion': 'max'})
     """
-    ours = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
-    return ours, {name: value for name, value in given.items() if not name.startswith(prefix)}
+    ours = {name.removeprefix(prefix): value for name, value in query.items() if name.startswith(prefix)}
+    return ours, {name: value for name, value in query.items() if not name.startswith(prefix)}
 
 
 def settings_of(text: str) -> dict[str, str]:
@@ -109,11 +109,11 @@ class FigureRequest:
     """
 
     def __init__(
-        self, given: QueryTexts, prefix: str, what: str, asked: Sequence[str], ending: str,
+        self, query: QueryTexts, prefix: str, what: str, known_names: Sequence[str], ending: str,
         formats: Sequence[str]
     ):  # fmt: skip
-        self._prefix, (self._ours, self.theirs) = prefix, split_by_prefix(given, prefix)
-        for one, known in (*((name, asked) for name in sorted(self._ours)), (ending, formats)):
+        self._prefix, (self._ours, self.theirs) = prefix, split_by_prefix(query, prefix)
+        for one, known in (*((name, known_names) for name in sorted(self._ours)), (ending, formats)):
             if one not in known:
                 raise Unknown(f"{what} have no {quoted(one)}; expected one of {', '.join(known)}.")
 

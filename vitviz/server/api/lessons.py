@@ -78,21 +78,21 @@ class Lesson:
         return LocalizedText(OUTDATED, checkpoint=inspector.checkpoint.name, **details)
 
 
-def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
+def lesson_zip(service: AnalysisService, key: str, query: QueryTexts) -> bytes:
     """Return the zip for one run.
 
-    `given` holds the page's settings as "view.setting"; "survey.view", the key of an average over an image
+    `query` holds the page's settings as "view.setting"; "survey.view", the key of an average over an image
     set where a view shows one; "tab", the selected view; and "second", the key of the second checkpoint, with
     that checkpoint's settings as "second.view.setting". The second checkpoint's files go into second/.
 
     Raises VitvizError for unknown names and invalid values.
     """
-    surveys, given = prints.split_by_prefix(given, "survey.")
-    beside, given = prints.split_by_prefix(given, "second.")
+    surveys, query = prints.split_by_prefix(query, "survey.")
+    beside, query = prints.split_by_prefix(query, "second.")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        second = given.get("second", "")
-        left_out = _write(archive, "", service, (key, second), given, surveys)
+        second = query.get("second", "")
+        left_out = _write(archive, "", service, (key, second), query, surveys)
         if second:
             _write(archive, "second/", service, (second, key), beside, {})
         strokes, names = service.runs.run(key).strokes, {PICTURE: "first"}
@@ -113,9 +113,9 @@ def lesson_zip(service: AnalysisService, key: str, given: QueryTexts) -> bytes:
     return file.getvalue()
 
 
-def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> dict[str, Any]:
-    """Return the zip's description of a run, which `read_lesson` parses; `given` as in `lesson_zip`."""
-    run, second = service.runs.run(key), given.get("second")
+def lesson_manifest(service: AnalysisService, key: str, query: QueryTexts) -> dict[str, Any]:
+    """Return the zip's description of a run, which `read_lesson` parses; `query` as in `lesson_zip`."""
+    run, second = service.runs.run(key), query.get("second")
     seen = {
         "checkpoint": run.checkpoint,
         "second": service.runs.run(second).checkpoint if second else "",
@@ -123,17 +123,17 @@ def lesson_manifest(service: AnalysisService, key: str, given: QueryTexts) -> di
         "sample": service.pictures.sample_of(run.picture) or "",
         "without": run.without.text(),
         "strokes": run.strokes.told().text(),
-        "tab": given.get("tab", ""),
+        "tab": query.get("tab", ""),
     }
-    shared = {name: value for name, value in given.items() if not service.pictures.has(value)}
+    shared = {name: value for name, value in query.items() if not service.pictures.has(value)}
     # without the image's key, which is private to this server
     return {**seen, "settings": settings_by_view(shared)}
 
 
-def settings_by_view(given: QueryTexts) -> dict[str, dict[str, str]]:
+def settings_by_view(query: QueryTexts) -> dict[str, dict[str, str]]:
     """Return the settings named "view.setting", by view. Raises Unknown for an unknown view."""
     asked: dict[str, dict[str, str]] = {view.slug: {} for view in VIEWS}
-    for name, value in given.items():
+    for name, value in query.items():
         slug, dot, setting = name.partition(".")
         if dot:
             asked[view_by_slug(slug).slug][setting] = value
@@ -147,13 +147,13 @@ def file_name(checkpoint: str) -> str:
 
 
 def _write(
-    archive: zipfile.ZipFile, folder: str, service: AnalysisService, keys: tuple[str, str], given: QueryTexts,
+    archive: zipfile.ZipFile, folder: str, service: AnalysisService, keys: tuple[str, str], query: QueryTexts,
     surveys: QueryTexts
 ) -> dict[str, str]:  # fmt: skip
     """Write the files of a run into a folder of a zip; return the reasons for views left out, by view."""
     key, second = keys
     pair = service.runs.pair(key, second) if second else key
-    subject, asked = service.subject(key), settings_by_view(given)
+    subject, asked = service.subject(key), settings_by_view(query)
     for slug, survey in surveys.items():
         # the key of a survey or of a pair
         known = service.sets.survey(survey) is not None or service.runs.both(survey)[0] == key
@@ -178,7 +178,7 @@ def _write(
             archive.writestr(f"{folder}{view.slug}-{file.name}", data)
     archive.writestr(f"{folder}input.png", service.image(key, "input"), zipfile.ZIP_STORED)
     about = _run_description(subject, settings, left_out, surveys)
-    about |= {} if folder else {"lesson": lesson_manifest(service, key, given)}
+    about |= {} if folder else {"lesson": lesson_manifest(service, key, query)}
     archive.writestr(f"{folder}{TOLD}", json.dumps(about, indent=1, ensure_ascii=False))
     return left_out
 

@@ -51,10 +51,10 @@ OF_A_SET = "A video shows one image. Switch back from the average to one image."
 
 
 def page_video(
-    service: AnalysisService, key: str, slug: str, given: QueryTexts, over: str = "training",
-    asked: PrintStyle = ALONE, told: OnFrame = lambda done, of: None
+    service: AnalysisService, key: str, slug: str, query: QueryTexts, over: str = "training",
+    style: PrintStyle = ALONE, on_frame: OnFrame = lambda done, of: None
 ) -> Animation:  # fmt: skip
-    """Return a view's video over "training" or "layers"; call `told` after each snapshot's figure.
+    """Return a view's video over "training" or "layers"; call `on_frame` after each snapshot's figure.
 
     Raises VitvizError if the view has no such video.
     """
@@ -64,32 +64,32 @@ def page_video(
 
     if check_axis(over) == "layers":
         subject = service.subject(key)
-        settings = parse_settings(view, given, subject.about)
+        settings = parse_settings(view, query, subject.about)
 
         def grown(each: Mapping[str, Any]):
             request_context.require_visitor()
-            return figures.figure_of_settings(service, key, view, each, asked)
+            return figures.figure_of_settings(service, key, view, each, style)
 
-        return layer_video(view, subject, settings, asked.detail, grown)
+        return layer_video(view, subject, settings, style.detail, grown)
     moments = _moments(service, view, run.checkpoint)
     subject = service.subject(key)
-    given = {**given, **predicted_class_setting(subject, parse_settings(view, given, subject.about))}
+    query = {**query, **predicted_class_setting(subject, parse_settings(view, query, subject.about))}
     done = iter(range(1, len(moments) + 1))
 
     def figure_of(name: str):
         moment = service.look(run.picture, name, run.size, without=run.without, strokes=run.strokes)
         request_context.require_visitor()
         moment = service.runs.pair(moment, second) if second else moment
-        made = figures.figure(service, moment, slug, given, asked)
-        told(next(done), len(moments))
+        made = figures.figure(service, moment, slug, query, style)
+        on_frame(next(done), len(moments))
         return made
 
     return training_video(run.checkpoint, moments, figure_of)
 
 
 def upload_video(
-    service: AnalysisService, key: str, slug: str, given: QueryTexts, video: str, part: slice,
-    asked: PrintStyle, told: OnFrame
+    service: AnalysisService, key: str, slug: str, query: QueryTexts, video: str, part: slice,
+    style: PrintStyle, on_frame: OnFrame
 ) -> Animation:  # fmt: skip
     """Return a view's video over a slice (`part`) of a video's frames, traced like the image of `key`."""
     view = service.view(slug)
@@ -101,21 +101,21 @@ def upload_video(
         for done, (number, seconds, data) in enumerate(frames):
             request_context.require_visitor()
             with service.frames.passing(data, video) as picture:
-                seen = service.frames.seen_as(key, picture)
-                with service.frames.looked_at(seen):
-                    yield number, seconds, figures.figure(service, seen, slug, given, asked)
-            told(done + 1, len(frames))
+                seen = service.frames.traced_like(key, picture)
+                with service.frames.in_use(seen):
+                    yield number, seconds, figures.figure(service, seen, slug, query, style)
+            on_frame(done + 1, len(frames))
 
     return video_at_mean_rate(each())
 
 
 def video_file(
-    service: AnalysisService, key: str, slug: str, ending: str, given: QueryTexts
+    service: AnalysisService, key: str, slug: str, ending: str, query: QueryTexts
 ) -> tuple[bytes, str]:
     """Return a video file and its name; film.over, .width, .seconds, .detail, .dark, .lang set the format."""
-    address = figures.FigureRequest(given, PREFIX, "Films", ASKED, ending, FORMATS)
+    address = figures.FigureRequest(query, PREFIX, "Films", ASKED, ending, FORMATS)
     ticket = address.text("ticket", "", "[0-9a-z]{0,40}", "up to 40 letters and digits")
-    count = service.counted(key, ticket)
+    count = service.progress_counter(key, ticket)
     width = address.number("width", "960")
     seconds = float(address.text("seconds", "0.8", r"[0-9](\.[0-9])?", "0.1 to 5, such as 0.8"))
     require_video_format(ending, width, seconds)
@@ -137,17 +137,17 @@ def require_video_format(form: str, width: int, seconds: float) -> None:
 
 def encode_video(
     service: AnalysisService, made: Animation, form: str, width: int, seconds: float,
-    told: OnFrame = lambda done, of: None
+    on_frame: OnFrame = lambda done, of: None
 ) -> bytes:  # fmt: skip
     """Return a video as the bytes of a file in format `form`, encoded in an expensive turn."""
     with service.work.drawing(width * width):
-        return made.file(form, width, seconds, told)
+        return made.file(form, width, seconds, on_frame)
 
 
-def video_lengths(service: AnalysisService, key: str, slug: str, given: QueryTexts) -> dict[str, Any]:
+def video_lengths(service: AnalysisService, key: str, slug: str, query: QueryTexts) -> dict[str, Any]:
     """Return the number of frames of each video of a view, or the reason why there is none."""
     view, subject = service.view(slug), service.subject(key)
-    _, theirs = figures.split_by_prefix(given, PREFIX)
+    _, theirs = figures.split_by_prefix(query, PREFIX)
 
     def option(count: Callable[[], int]) -> int | dict[str, Any]:
         try:

@@ -31,13 +31,13 @@ _KNOWN = {
 
 
 def form_value(
-    inspector: Inspector, second: Inspector | None, keeps: bool, answers: dict | None = None
+    inspector: Inspector, second: Inspector | None, keeps: bool, predictions: dict | None = None
 ) -> dict[str, Any]:
-    """Return the form of assumed values as JSON; `answers` maps (name, value) to a prediction, if known."""
+    """Return the form of assumed values as JSON; `predictions` (if known) are those by (name, value)."""
     from vitviz.engine.adapters.assumptions import NORMALISATIONS
     from vitviz.engine.formats.overrides import split_name
 
-    known = answers or {}
+    known = predictions or {}
     plain, given = split_name(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
     names = _KNOWN | {usual.text(): _KNOWN[name] for name, usual in NORMALISATIONS.items()}
@@ -59,7 +59,7 @@ def form_value(
         "head_type": inspector.head_type,
         # which the form asks for if names can be saved
         "classes": inspector.model.num_classes if keeps else 0,
-        "answered": answers is not None or not items,
+        "answered": predictions is not None or not items,
     }
 
 

@@ -72,7 +72,7 @@ def build_page(service: AnalysisService) -> gr.Blocks:
     return demo
 
 
-def _grouped() -> str:
+def _tab_group_css() -> str:
     """Return CSS that hides the tabs outside the group of the selected tab."""
     rules = []
     for _, slugs in GROUPED["groups"]:
@@ -117,7 +117,7 @@ def launch(demo: gr.Blocks, service: AnalysisService, options: Options) -> None:
         max_threads=middleware.THREADS,
         theme=theme(),
         # Gradio's `css=` drops container queries
-        head=f"<style>{typefaces.font_faces()}{modules.style_sheets()}{_grouped()}</style>",
+        head=f"<style>{typefaces.font_faces()}{modules.style_sheets()}{_tab_group_css()}</style>",
         i18n=i18n.gradio_translations(),
         max_file_size=quota.request,  # of a video; images are limited where they are read
         run_history=False, enable_monitoring=False, state_session_capacity=PAGES,

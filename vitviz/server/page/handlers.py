@@ -247,16 +247,16 @@ class Handlers:
         return self._restore_lesson(state, lambda: lessons.open_lesson(folder, name), progress)
 
     def _restore_lesson(
-        self, state: dict, found: Callable[[], lessons.Lesson], progress: gr.Progress
+        self, state: dict, open_lesson: Callable[[], lessons.Lesson], progress: gr.Progress
     ) -> list:
-        """Render the page for the lesson that `found()` returns; if refused, change nothing.
+        """Render the page for the lesson that `open_lesson()` returns; if refused, change nothing.
 
         Return `outputs`, the lessons panel, the tab, and None to empty the file input.
         """
         pictures, vectors, restored = self.service.pictures, self.service.checkpoints.vectors, []
 
         def make(state: dict) -> list:
-            lesson = found()
+            lesson = open_lesson()
             seen = lesson.seen
             picture = pictures.sample(seen.sample) if seen.sample else pictures.keep_bytes(lesson.picture)
             if lesson.other:
@@ -283,10 +283,10 @@ class Handlers:
         tab = gr.Tabs(selected=lesson.seen.tab) if lesson.seen.tab else gr.skip()
         return [*page, {"offered": self.page.offered(), "taken": taken}, tab, None]
 
-    def _moment(self, state: dict, seen: links.Link, picture: str, report=None) -> list:
+    def _moment(self, state: dict, link: links.Link, picture: str, report=None) -> list:
         """Render the page for an image with the checkpoints, size and edits of a link."""
-        first = seen.checkpoint or self.page.checkpoint(state)
-        wanted = {**link_settings(seen), "sample": seen.sample, "checkpoint": first}
+        first = link.checkpoint or self.page.checkpoint(state)
+        wanted = {**link_settings(link), "sample": link.sample, "checkpoint": first}
         return self.page.show({**state, **wanted}, picture, first, report)
 
 

@@ -64,7 +64,7 @@ class ImageSetPanel:
         try:
             return [*self._service.sessions.settled(state, with_set), None]
         except VitvizError as error:
-            return [gr.skip(), self._told(state, error), None]
+            return [gr.skip(), self._panel_with_error(state, error), None]
 
     def answer(self, state: dict) -> Iterator[dict]:
         """Yield the panel as predictions of the images become known."""
@@ -73,7 +73,7 @@ class ImageSetPanel:
             for _ in self._service.sets.answering(state.get("set", ""), state["key"]):
                 yield panel_value(self._service, state, predicting=True)
         except (VitvizError, KeyError) as error:
-            yield self._told(state, error)
+            yield self._panel_with_error(state, error)
 
     def survey(self, state: dict, event: gr.EventData) -> Iterator[list]:
         """Yield state, figures and panel as a view's average grows; `way` is the option of the survey."""
@@ -123,8 +123,8 @@ class ImageSetPanel:
 
     def _unchanged_with_error(self, state: dict, error: Exception) -> list:
         """Return updates that keep state and figures, and show the error in the panel."""
-        return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._told(state, error)]
+        return [gr.skip()] * (1 + 2 * len(AVERAGED)) + [self._panel_with_error(state, error)]
 
-    def _told(self, state: dict, error: Exception) -> dict:
+    def _panel_with_error(self, state: dict, error: Exception) -> dict:
         """Return the panel's value for the newest state, with the error's message."""
         return panel_value(self._service, self._service.sessions.newest(state), told=error_json(error))

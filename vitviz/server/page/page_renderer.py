@@ -62,13 +62,13 @@ class SidebarComponents:
         # hidden, like that of a set: scripts pass dropped files to it
         self.zipped = FileInput(elem_id="vitviz-lesson", show_label=False)
         first = service.settings.checkpoint
-        self.picker = _typed(translatable("Checkpoint"), "vitviz-picker", [first], first)
+        self.picker = _editable_dropdown(translatable("Checkpoint"), "vitviz-picker", [first], first)
         self.sentences = PageComponent("sentences", ("ask",), elem_id="vitviz-sentences")
         self.notice = PageComponent("notice", elem_id="vitviz-notice")
         self.compare = PageComponent("compare", ("compare",), elem_id="vitviz-compare")
         with gr.Column(elem_id="vitviz-more"):  # unfolded by the button of `compare`
             beside = translatable("A second checkpoint, run on the same image")
-            self.second = _typed(translatable("Compare with"), "vitviz-second", [], info=beside)
+            self.second = _editable_dropdown(translatable("Compare with"), "vitviz-second", [], info=beside)
             named = {"label": translatable("Suggested pairs"), "elem_id": "vitviz-pairs"}
             hint = translatable("Loads two checkpoints, mostly downloaded from the hub")
             pairs = [(translatable(text), value) for text, value in PAIRS]
@@ -77,7 +77,7 @@ class SidebarComponents:
                 "In pixels: one number, or height × width. Must be divisible into patches; at most {count}"
                 " tokens.", count=str(limits.tokens))  # fmt: skip
             own = [(translatable("As trained"), OWN)]
-            self.size = _typed(translatable("Input size"), "vitviz-size", own, OWN, info=pixels)
+            self.size = _editable_dropdown(translatable("Input size"), "vitviz-size", own, OWN, info=pixels)
         self.assumed = PageComponent("assumed", ("assume", "answers", "keep"), elem_id="vitviz-assumed")
         self.files = FileInput("multiple", elem_id="vitviz-set-files", show_label=False)
         events = ("samples", "survey", "stop", "single", "answer")
@@ -142,15 +142,15 @@ class PageRenderer:
         strokes = ImageEdits.parse(state.get("strokes", ""))
         state = {**state, "without": without.text(), "strokes": strokes.text()}
         ground = service.pictures.ground(picture, strokes)
-        untouched = self._look({**state, "strokes": ""}, ground, checkpoint, progress)
-        whole = self._look(state, picture, checkpoint, progress)
-        key = self._look(state, picture, checkpoint, progress, without=without) if without else whole
-        second_key = self._look(state, picture, second, progress) if second else ""
+        untouched = self._run_key({**state, "strokes": ""}, ground, checkpoint, progress)
+        whole = self._run_key(state, picture, checkpoint, progress)
+        key = self._run_key(state, picture, checkpoint, progress, without=without) if without else whole
+        second_key = self._run_key(state, picture, second, progress) if second else ""
         earlier = state.get("earlier" if state.get("picture", picture) == picture else "picture", "")
         keys = {"key": key, "second_key": second_key, "untouched": untouched, "whole": whole}
         state |= {"earlier": earlier, "picture": picture, "checkpoint": checkpoint, **keys}
         state["explained"] = explained
-        soon = soon and any(service.long(one) for one in (untouched, second_key) if one)
+        soon = soon and any(service.has_long_pass(one) for one in (untouched, second_key) if one)
         return self.page({**state, "surveys": {}, "scene": service.scene(key), **WHOLE, "awaited": soon})
 
     def page(self, state: dict) -> list:
@@ -227,7 +227,7 @@ class PageRenderer:
         plain = {**state["last"], "sample": state.get("sample")}
         return self.show(plain, state["picture"], self.service.settings.checkpoint, soon=False)
 
-    def _look(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
+    def _run_key(self, state: dict, picture: str, checkpoint: str, progress=None, **changes) -> str:
         """Return the key of an image's run under a checkpoint at the session's input size; run nothing."""
         inspector = self.service.checkpoints.inspector(checkpoint, progress)
         pictures, strokes = self.service.pictures, ImageEdits.parse(state.get("strokes", ""))
@@ -240,7 +240,7 @@ class PageRenderer:
         return self.show({**state, "sample": name}, self.service.pictures.sample(name), checkpoint, progress)
 
     def attempt(self, state: dict, make: Callable[[dict], list]) -> list:
-        """Return the page that `make` renders from the newest state; for an error, it and no change."""
+        """Return the page that `make` renders from the newest state; on an error, only show the error."""
 
         def try_make(state: dict) -> list:
             with self.service.work.request_turn():
@@ -264,7 +264,7 @@ class PageRenderer:
             return {}
 
 
-def _typed(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
+def _editable_dropdown(label, name: str, choices: list, value: str | None = None, **more) -> gr.Dropdown:
     """Return a dropdown that also accepts typed text."""
     return gr.Dropdown(choices, value=value, label=label, allow_custom_value=True, elem_id=name, **more)
 
@@ -301,7 +301,7 @@ def _sizes(inspector, language: str, tokens: int) -> list[tuple[str, str]]:
     return [(own, OWN), (shape, SHAPE), *((f"{h} × {w} px", f"{h}x{w}") for h, w in scaled)]
 
 
-def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
+def _pixels(text: str, inspector, upload: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
     """Return the input size in pixels, (height, width), that a text stands for.
 
     `upload` returns the image's width and height. Raises VitvizError for an invalid size; the inspector
@@ -310,14 +310,14 @@ def _pixels(asked: str, inspector, upload: Callable[[], tuple[int, int]]) -> tup
     Returns:
         (height, width), or None for the checkpoint's own size.
     """
-    if asked in ("", OWN):
+    if text in ("", OWN):
         return None
-    if asked == SHAPE:
+    if text == SHAPE:
         from vitviz.engine.images.preprocess import fitted_size
 
         grid = inspector.grid()
         return fitted_size(upload(), grid.patches, grid.patch)
-    result = _PIXELS.fullmatch(asked)
+    result = _PIXELS.fullmatch(text)
     if not result:
-        raise VitvizError(LocalizedText(NO_SIZE, size=repr(asked[:60])))
+        raise VitvizError(LocalizedText(NO_SIZE, size=repr(text[:60])))
     return int(result[1]), int(result[2] or result[1])

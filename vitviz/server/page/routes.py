@@ -64,13 +64,13 @@ def routes(service: AnalysisService) -> list[APIRoute]:
     """Return the routes for Gradio's `launch(app_kwargs={"routes": ...})`."""
 
     def picture(given: dict, key: str, which: str) -> Response:
-        with service.frames.looked_at(key) as passing:
+        with service.frames.in_use(key) as passing:
             data = service.image(key, which)
         kind = "image/png" if which == "input" else "image/jpeg"
         return Response(data, media_type=kind, headers=PASSING if passing else KEPT)
 
     def far(given: dict, key: str, *ticket: str) -> Response:
-        done, of = service.far(key, *ticket)
+        done, of = service.progress(key, *ticket)
         return JSONResponse({"done": done, "of": of})
 
     def everything(given: dict, key: str) -> Response:
@@ -88,7 +88,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
 
     def item(given: dict, key: str, view: str, name: str) -> Response:
         kind, dot, ending = name.partition(".")
-        with service.frames.looked_at(key) as passing:
+        with service.frames.in_use(key) as passing:
             seen = service.view(view)
             if name == "numbers.npz":
                 return download_response(service.numbers(key, view, given), f"vitviz-{view}.npz")
@@ -103,7 +103,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
 
     def available_now(given: dict, key: str, view: str, name: str) -> Response | None:
         # errors are reported by `item`
-        with suppress(VitvizError), service.frames.looked_at(key) as passing:
+        with suppress(VitvizError), service.frames.in_use(key) as passing:
             array = service.available_now(key, view, name, given)
             if array is not None and array.nbytes <= AT_ONCE:
                 return array_response(array, PASSING if passing else KEPT)
@@ -132,7 +132,7 @@ def routes(service: AnalysisService) -> list[APIRoute]:
 
     def live(question: Any, key: str) -> Response:
         with service.work.sparing():
-            return _passed(service, live_page(service, key, question), question)
+            return _frame_response(service, live_page(service, key, question), question)
 
     def video(question: Any, key: str) -> Response:
         return JSONResponse(decode_video(service, question), headers=PASSING)
@@ -173,14 +173,14 @@ def _route(
         result = available_now(given, **parts) if available_now else None
 
         def made() -> Response:
-            return answer(given if method == "GET" else _question(given), **parts)
+            return answer(given if method == "GET" else _parse_body(given), **parts)
 
         return result or await run_in_threadpool(lambda: run_answer(made, request, turn))
 
     return APIRoute(f"{BASE}/{path}", handle, methods=[method], include_in_schema=False)
 
 
-def _question(body: bytes) -> Any:
+def _parse_body(body: bytes) -> Any:
     """Return posted JSON, parsed; None for an empty body. Raises WrongSetting for invalid JSON."""
     try:
         return parse_json(body) if body else None
@@ -223,41 +223,41 @@ def _short(sentence: str) -> str:
     return sentence if len(sentence) <= 500 else f"{sentence[:300]} … {sentence[-190:]}"
 
 
-def _passed(service: AnalysisService, told: dict[str, Any], asked: Any) -> Response:
+def _frame_response(service: AnalysisService, page: dict[str, Any], request: Any) -> Response:
     """Return a frame's page as JSON, followed by the arrays that the request lists as `items`.
 
     The page will need these arrays; sending them at once saves a dozen requests. The body starts with the
     length of the JSON (4 bytes, little-endian); the JSON lists the arrays in order.
     """
-    if not told or not isinstance(asked, dict) or "items" not in asked:
-        return JSONResponse(told, headers=PASSING)
+    if not page or not isinstance(request, dict) or "items" not in request:
+        return JSONResponse(page, headers=PASSING)
     arrays = {}
-    with service.frames.looked_at(told["key"]):
-        items = asked["items"] if isinstance(asked["items"], list) else []
+    with service.frames.in_use(page["key"]):
+        items = request["items"] if isinstance(request["items"], list) else []
         for address in dict.fromkeys(map(str, items[:ITEMS])):
             path, _, query = address.partition("?")
             slug, _, name = path.partition("/")
             with suppress(VitvizError):  # the view requests the item itself and reports the error
-                arrays[address] = service.item(told["key"], slug, name, dict(parse_qsl(query, True)))
+                arrays[address] = service.item(page["key"], slug, name, dict(parse_qsl(query, True)))
     named = [[name, array.shape, str(array.dtype), array.nbytes] for name, array in arrays.items()]
-    head = json.dumps({**told, "arrays": named}, allow_nan=False).encode()
+    head = json.dumps({**page, "arrays": named}, allow_nan=False).encode()
     body = b"".join([len(head).to_bytes(4, "little"), head, *(array.tobytes() for array in arrays.values())])
     return Response(body, media_type="application/octet-stream", headers=PASSING)
 
 
-def decode_video(service: AnalysisService, asked: Any) -> dict[str, Any]:
+def decode_video(service: AnalysisService, request: Any) -> dict[str, Any]:
     """Decode the video at the `path` of an upload and store it; return its key and frames, as JSON.
 
     Returns:
         video (key), frames (number, seconds), step, and `most`, the frame limit of an exported video.
     """
-    key = service.videos.add_upload(asked.get("path") if isinstance(asked, dict) else None)
+    key = service.videos.add_upload(request.get("path") if isinstance(request, dict) else None)
     video = service.videos.of(key)
     frames = [{"number": number, "seconds": seconds} for number, seconds, _ in video.frames]
     return {"video": key, "frames": frames, "step": video.step, "most": videos.FRAMES}
 
 
-def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
+def live_page(service: AnalysisService, key: str, request: Any) -> dict[str, Any]:
     """Return the page for one `frame`, or for the frame `at` an index of a `video`.
 
     The frame replaces the image that `key` (and `second`) stand for. The previous frame, `last`, is deleted
@@ -266,28 +266,28 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
     Returns:
         key, answers, picture, figures of `views`, and the preferred size of frames (height, width) in px.
     """
-    asked = _typed(asked)
-    frame, second, last, views = (asked.get(name) or "" for name in ("frame", "second", "last", "views"))
-    if "at" in asked:
-        data = service.videos.frame(asked.get("video"), asked["at"])
+    request = _check_types(request)
+    frame, second, last, views = (request.get(name) or "" for name in ("frame", "second", "last", "views"))
+    if "at" in request:
+        data = service.videos.frame(request.get("video"), request["at"])
     else:
         try:
             data = base64.b64decode(frame, validate=True)
         except (ValueError, TypeError):
             raise ImageError(NO_FRAME) from None
-        service.videos.forget(asked.get("video"))
+        service.videos.forget(request.get("video"))
     if not data:
         service.frames.forget(service.frames.picture(last))
         return {}
-    video = asked.get("video", "") if "at" in asked else ""
+    video = request.get("video", "") if "at" in request else ""
     with service.frames.passing(data, video, stays=True) as picture:
         answer = _frame_answer(service, picture, [key, second], views)
         if video:
             of = service.videos.of(video)
             basis = {"count": len(of.sampled), "of": len(of.frames)}
-            first = _video_target(service, key, asked)
+            first = _video_target(service, key, request)
             target = {} if first is None else {"target": str(first)}
-            answer["row"] = _row(service, key, answer["key"], first, asked)
+            answer["row"] = _frame_row(service, key, answer["key"], first, request)
             for slug, figures in answer["figures"].items():
                 still = {**service.view(slug).export.video.settings, **target}
                 answer["figures"][slug] = [one and {**one, "still": still, "basis": basis} for one in figures]
@@ -295,33 +295,33 @@ def live_page(service: AnalysisService, key: str, asked: Any) -> dict[str, Any]:
     return answer
 
 
-def _typed(asked: Any) -> dict[str, Any]:
+def _check_types(body: Any) -> dict[str, Any]:
     """Return a request without nulls, its types checked. Raises WrongSetting if one differs from TYPES."""
-    if not isinstance(asked, dict | None):
-        raise WrongSetting(f"{quoted(asked)} is not valid; expected a JSON object, such as one with a frame.")
-    asked = {name: value for name, value in (asked or {}).items() if value is not None or name == "at"}
-    if isinstance(views := asked.get("views"), list) and len(views) > len(VIEWS):
+    if not isinstance(body, dict | None):
+        raise WrongSetting(f"{quoted(body)} is not valid; expected a JSON object, such as one with a frame.")
+    body = {name: value for name, value in (body or {}).items() if value is not None or name == "at"}
+    if isinstance(views := body.get("views"), list) and len(views) > len(VIEWS):
         raise WrongSetting(f"{len(views)} views are not valid; expected each of at most {len(VIEWS)} once.")
     for name, kind in TYPES.items():
-        value = asked.get(name, kind())
+        value = body.get(name, kind())
         texts = value if isinstance(value, list) else [value]
         if not (isinstance(value, kind) and all(isinstance(text, str) for text in texts)):
             expected = "a list of texts" if kind is list else "a text"
             raise WrongSetting(f"{name}={quoted(value)} is not valid; expected {expected}.")
-    return asked
+    return body
 
 
-def _video_target(service: AnalysisService, key: str, asked: dict) -> int | None:
+def _video_target(service: AnalysisService, key: str, request: dict) -> int | None:
     """Return the class explained in all frames of a video: the prediction of the first frame, or None."""
-    video = service.videos.of(asked["video"])
+    video = service.videos.of(request["video"])
     if key not in video.asked:
         with service.frames.passing(video.frames[0][2]) as first:
-            trace = service.subject(service.frames.seen_as(key, first)).trace
+            trace = service.subject(service.frames.traced_like(key, first)).trace
             video.asked[key] = int(trace.logits.argmax()) if trace.top(1) else None
     return video.asked[key]
 
 
-def _row(service: AnalysisService, photo: str, key: str, first: int | None, asked: dict) -> dict[str, Any]:
+def _frame_row(service: AnalysisService, photo: str, key: str, first: int | None, request: dict) -> dict:
     """Return a frame's numbers for a video's table, as JSON.
 
     Contains the prediction, its probability (or value), one number per head, and the change of the map of the
@@ -331,7 +331,7 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
     answer, score = (trace.top(1) or [(None, None)])[0]
     row = {"answer": answer, "probability": None, "flicker": None}
     row[trace.quantity] = score and float(score)
-    if (heads := str(asked.get("heads"))) in HEADS:
+    if (heads := str(request.get("heads"))) in HEADS:
         slug, name, given = HEADS[heads]
         try:
             target = {one: str(first) for one in given if first is not None}
@@ -339,17 +339,17 @@ def _row(service: AnalysisService, photo: str, key: str, first: int | None, aske
         except VitvizError as error:  # quantities that a model lacks
             row["refused"] = error_json(error)
     view = None
-    match asked.get("flickers"):
+    match request.get("flickers"):
         case [str(slug), dict(given)]:
             view = next((view for view in VIEWS if view.slug == slug), None)
     if view and view.needs is Needs.RUN and is_printable(view) and not view.scope.on_request:
         given = {str(name): str(value) for name, value in given.items()}
-        question, at = repr((photo, slug, sorted(given.items()))), asked["at"]
+        question, at = repr((photo, slug, sorted(given.items()))), request["at"]
         try:
             _, values = first_map(figures.figure(service, key, slug, given))
         except VitvizError:  # the view reports the error itself
             values = None
-        maps = service.videos.of(asked["video"]).maps
+        maps = service.videos.of(request["video"]).maps
         before = maps.peek((question, at - 1))
         if values is not None:
             maps.get((question, at), lambda: values)
@@ -373,8 +373,8 @@ def _frame_answer(service: AnalysisService, picture: str, keys: list[str], views
     `keys` are the run keys of the first and second checkpoint ('' for none), `views` are slugs.
     """
     views = [service.view(slug) for slug in dict.fromkeys(views)]
-    keys = [service.frames.seen_as(key, picture) if key else "" for key in keys]
-    with service.frames.looked_at(keys[0]):  # a pass may take longer than a frame's lifetime
+    keys = [service.frames.traced_like(key, picture) if key else "" for key in keys]
+    with service.frames.in_use(keys[0]):  # a pass may take longer than a frame's lifetime
         subject = service.subject(keys[0])
     state, crop = {"key": keys[0], "second_key": keys[1]}, subject.inspector.preprocessing.crop_pct
     size = [min(LARGEST, int(side / crop)) for side in subject.grid.pixels]

@@ -87,14 +87,14 @@ class SecurityMiddleware:
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        scope, send = dict(scope), _headed(scope, send, self._hosts.frame_ancestors)
+        scope, send = dict(scope), _with_headers(scope, send, self._hosts.frame_ancestors)
         try:
             self._admit(scope)
             if scope["type"] == "http" and scope["method"] == "POST":
                 path = scope["path"]
                 uploading = path.rstrip("/").endswith("/upload") and not BY_NAME.search(path)
                 if uploading:
-                    return await self._upload(scope, self._counted(scope, receive), send)
+                    return await self._upload(scope, self._count_upload(scope, receive), send)
                 receive = await self._read(scope, receive)
         except Refused as refused:
             return await _refusal(refused.detail, refused.status_code, scope)(scope, receive, send)
@@ -182,7 +182,7 @@ class SecurityMiddleware:
                 details = (DISK_FULL, 507) if full else (NO_FORM, 400)
                 await _refusal(*details, scope)(scope, receive, send)
 
-    def _counted(self, scope, receive) -> Callable:
+    def _count_upload(self, scope, receive) -> Callable:
         """Return a receiver that counts an upload's bytes. Raises Refused if the visitor's queue is full."""
         visitor = request_context.listener_name(HTTPConnection({"query_string": b"", **scope}))
         if too_much := self._turns.full(visitor):
@@ -240,7 +240,7 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
     return running
 
 
-def _headed(scope, send, frame_ancestors: Sequence[str]) -> Callable:
+def _with_headers(scope, send, frame_ancestors: Sequence[str]) -> Callable:
     """Return `send` with added headers; a page also gets its content policy and the session cookie."""
     page = scope["type"] == "http" and scope["path"] == "/"
     # on a Space the page is in a frame of another site

@@ -122,7 +122,7 @@ class FairScheduler:
                 line.admit(request)
         try:
             if request in line.waiting:
-                with self.given_back():  # running requests may need the turn
+                with self.turn_released():  # running requests may need the turn
                     self._wait(line, request)
             yield
         finally:
@@ -149,16 +149,16 @@ class FairScheduler:
             yield
             return
         request = ScheduledRequest(visitor, int(min(nbytes, LARGEST * self._budget)))
-        with self.given_back():
+        with self.turn_released():
             self._enter(kind, request, patient)
             try:
-                with cancellation.when(self._standing_back(request)) if kind == EXPENSIVE else nullcontext():
+                with cancellation.when(self._pause_check(request)) if kind == EXPENSIVE else nullcontext():
                     yield
             finally:
                 self._leave(kind, request)
 
     @contextmanager
-    def given_back(self) -> Iterator[None]:
+    def turn_released(self) -> Iterator[None]:
         """Release this thread's turn inside the context, to wait for a request that may need it."""
         held = getattr(self._mine, "held", None)
         if held is None:
@@ -216,7 +216,7 @@ class FairScheduler:
         taken = sum(one.nbytes for line in self._lines.values() for one in line.computing)
         return not taken or taken + request.nbytes <= self._budget
 
-    def _standing_back(self, request: ScheduledRequest) -> Callable[[], bool]:
+    def _pause_check(self, request: ScheduledRequest) -> Callable[[], bool]:
         """Return a check that pauses an expensive turn while others compute; the check returns False.
 
         A pause lasts at most as long as the turn has computed since the previous one, and at most 2 s.

@@ -116,7 +116,7 @@ def remove_incomplete_parts() -> Iterator[None]:
         yield
 
 
-def _part(*given: Any, **named: Any) -> Any:
+def _registered_part(*given: Any, **named: Any) -> Any:
     """Return Gradio's temporary file for a part of an upload, registered with the request."""
     part, parts = _temporary(*given, **named), _parts.get()
     if parts is not None:
@@ -134,7 +134,7 @@ def _delete(part: Any) -> None:
 
 
 _temporary = route_utils.NamedTemporaryFile
-route_utils.NamedTemporaryFile = _part  # type: ignore[assignment]
+route_utils.NamedTemporaryFile = _registered_part  # type: ignore[assignment]
 
 
 class Quota:

@@ -65,7 +65,7 @@ def read_files(file: BinaryIO, wanted: Mapping[str, int]) -> dict[str, bytes]:
                     raise NoZip(LocalizedText(TOO_LARGE, name=name, size=written))
                 if flags & 1 or method not in (STORED, DEFLATED):
                     raise NoZip(DAMAGED)
-                contents[name] = _whole(_entry_bytes(file, start, packed), method, size, check)
+                contents[name] = _decompress(_entry_bytes(file, start, packed), method, size, check)
             at += _ENTRY.size + name_size + extra + comment
     except struct.error:
         raise NoZip(DAMAGED) from None
@@ -87,7 +87,7 @@ def _read(file: BinaryIO, start: int, size: int) -> bytes:
     return file.read(size)
 
 
-def _whole(packed: bytes, method: int, size: int, check: int) -> bytes:
+def _decompress(packed: bytes, method: int, size: int, check: int) -> bytes:
     """Return a file's decompressed bytes. Raises NoZip if size or checksum differ from those declared."""
     data, ended = packed, True
     if method == DEFLATED:

@@ -83,12 +83,12 @@ class AnalysisService:
         weights = (run.checkpoint, run.weights, trace.grid)
         return ViewContext(
             partial(self.runs.inspector, run), trace,
-            once=lambda name, make: self._once((key, name), make),
-            once_of_weights=lambda name, make: self._once((weights, name), make),
+            once=lambda name, make: self._cached((key, name), make),
+            once_of_weights=lambda name, make: self._cached((weights, name), make),
             once_by_passes=lambda name, make: self._by_passes(run, (key, name), make),
             sampled=partial(self.sets.sampled, run), beside=beside, film=partial(self.sets.film_of, run),
             made=lambda name: self._drawn.peek(("once", (key, name))) is not None,
-            another=partial(self._another, run), training=partial(self._training, run),
+            another=partial(self._other_image, run), training=partial(self._training, run),
             original=self._original(run),
             fitted=self._fitted(run, video) if (video := self.frames.video(run.picture)) else None,
         )  # fmt: skip
@@ -110,30 +110,30 @@ class AnalysisService:
         weights = (run.checkpoint, run.weights, grid)
 
         def model_input():
-            with self._painting(run):
+            with self._rendering_turn(run):
                 return inspector.view(self.pictures.opened(run.picture, run.strokes), run.size)
 
         return ViewContext(
-            inspector, once_of_weights=lambda name, make: self._once((weights, name), make), grid=grid,
-            seen=lambda: self._once((first, "seen"), model_input),
+            inspector, once_of_weights=lambda name, make: self._cached((weights, name), make), grid=grid,
+            seen=lambda: self._cached((first, "seen"), model_input),
         )  # fmt: skip
 
-    def long(self, key: str) -> bool:
+    def has_long_pass(self, key: str) -> bool:
         """Return True if a run's pass is pending and long enough to tell the visitor."""
         run = self.runs.run(key)
         if self._traces.peek(self.runs.both(key)[0]) is not None:
             return False
         return self.runs.inspector(run).demand(run.size).operations > options.EXPENSIVE
 
-    def far(self, key: str, ticket: str = PASS) -> tuple[int, int]:
+    def progress(self, key: str, ticket: str = PASS) -> tuple[int, int]:
         """Return the progress of a long request, (done, total); by default of a run's own pass, in layers.
 
         Returns (0, 0) if nothing is running. Raises Unknown for an unknown key.
         """
         self.runs.run(key)
-        return tuple(self.counted(key, ticket))
+        return tuple(self.progress_counter(key, ticket))
 
-    def counted(self, key: str, ticket: str = PASS) -> list[int]:
+    def progress_counter(self, key: str, ticket: str = PASS) -> list[int]:
         """Return the counter [done, total] of a long request, to be changed in place, by its ticket."""
         return self._counts.get((self.runs.both(key)[0], ticket), lambda: [0, 0])
 
@@ -149,45 +149,45 @@ class AnalysisService:
         run = self.runs.run(key)
         return self._keys.of(run.picture.encode(), repr(run.size).encode())
 
-    def item(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray:
+    def item(self, key: str, slug: str, name: str, query: Mapping[str, str]) -> np.ndarray:
         """Return an item of a view. Raises VitvizError for an unknown or invalid item.
 
         The cache key holds only what the item depends on: an item of the weights alone is shared by all
         images. A cached item is returned even if its checkpoint has been evicted or deleted from disk since.
         """
         view = self.view(slug)
-        about = self._abouts.peek(key) or self._about(key, view)
-        settings, place = self._place(view, key, name, given, about)
+        about = self._abouts.peek(key) or self._shape(key, view)
+        settings, place = self._parse_item(view, key, name, query, about)
 
         def make() -> np.ndarray:
-            subject = self._fitting(key, view, find_item(view, name).of_image)
+            subject = self._view_context(key, view, find_item(view, name).of_image)
             return self.read(subject, lambda: item_array(view, subject, name, settings))
 
         # computing the item takes passes beyond the run's own
         passes = view.scope.on_request or view.scope.float32_only or view.needs is Needs.SET
         return self._drawn.within(self.work.hold_place if passes else nullcontext, place, make)
 
-    def available_now(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> np.ndarray | None:
+    def available_now(self, key: str, slug: str, name: str, query: Mapping[str, str]) -> np.ndarray | None:
         """Return an item if it is cached; compute nothing and wait for nothing."""
         about = self._abouts.peek(key)
-        return about and self._drawn.peek(self._place(self.view(slug), key, name, given, about)[1])
+        return about and self._drawn.peek(self._parse_item(self.view(slug), key, name, query, about)[1])
 
-    def _place(
-        self, view: View, key: str, name: str, given: Mapping[str, str], about: ModelShape
+    def _parse_item(
+        self, view: View, key: str, name: str, query: Mapping[str, str], about: ModelShape
     ) -> tuple[dict[str, Any], Hashable]:
         """Return an item's parsed settings and the key under which its array is cached."""
-        settings = parse_settings(view, given, about)
+        settings = parse_settings(view, query, about)
         item = find_item(view, name)
         asked = tuple((one, settings[one]) for one in item.depends)
         weights = view.needs is Needs.WEIGHTS and not item.of_image
         of = (self.runs.run(key).checkpoint, about.grid) if weights else key
         return settings, (of, view.slug, name, asked)
 
-    def numbers(self, key: str, slug: str, given: Mapping[str, str]) -> bytes:
+    def numbers(self, key: str, slug: str, query: Mapping[str, str]) -> bytes:
         """Return a view's numbers with all settings and the checkpoint's name, as an .npz file."""
         view = self.view(slug)
-        subject = self._fitting(key, view)
-        settings = parse_settings(view, given, subject.about)
+        subject = self._view_context(key, view)
+        settings = parse_settings(view, query, subject.about)
         with self.work.hold_place():
             arrays = self.read(subject, lambda: view.numbers(subject, settings))
         settings = settings_for_files(view, settings, subject.grid)
@@ -199,18 +199,18 @@ class AnalysisService:
         self.read(subject, lambda: np.savez_compressed(file, **arrays, **described))
         return file.getvalue()
 
-    def file(self, key: str, slug: str, name: str, given: Mapping[str, str]) -> bytes:
+    def file(self, key: str, slug: str, name: str, query: Mapping[str, str]) -> bytes:
         """Return one of the further files that a view declares."""
         view = self.view(slug)
-        subject = self._fitting(key, view)
+        subject = self._view_context(key, view)
         cell = name == "figure.html"  # the figure as in a notebook's cell
         upload = None if subject.trace is None else self.photograph(key, whole=cell)
-        settings = parse_settings(view, given, subject.about)
+        settings = parse_settings(view, query, subject.about)
         with self.work.hold_place():
             if cell:
                 from vitviz.export.standalone_html import standalone_view
 
-                return self.read(subject, lambda: standalone_view(view, subject, given, upload).page).encode()
+                return self.read(subject, lambda: standalone_view(view, subject, query, upload).page).encode()
             make = next(file.make for file in view.export.files if file.name == name)
             return self.read(subject, lambda: make(view, subject, settings, upload))
 
@@ -218,7 +218,7 @@ class AnalysisService:
         """Return a view's summary, computed once."""
         subject = self.before(key) if view.scope.needs_no_pass else self.subject(key)
         make = partial(self.read, subject, partial(view.summary, subject))
-        return self._once((key, view.slug, "summary"), make)
+        return self._cached((key, view.slug, "summary"), make)
 
     def image(self, key: str, which: str, whole: bool = False) -> bytes:
         """Return an image of a run or set as a file's bytes.
@@ -243,26 +243,26 @@ class AnalysisService:
             raise Unknown(f"There is no image {quoted(which)}; there are upload, original and input.")
         asked = pictures[which], strokes if which == "upload" else NONE
         pixels = self.pictures.pixels if whole else self.pictures.drawn
-        with self._painting(run):
+        with self._rendering_turn(run):
             return self._drawn.get((*asked, whole), lambda: encode_image(pixels(*asked), ".jpg"))
 
     def photograph(self, key: str, whole: bool = False) -> Any:
         """Return a run's upright upload with its edits: no larger than it is drawn, or `whole`."""
         run = self.runs.run(key)
-        with self._painting(run):
+        with self._rendering_turn(run):
             return (self.pictures.opened if whole else self.pictures.drawn)(run.picture, run.strokes)
 
-    def _painting(self, run: Run) -> AbstractContextManager[None]:
+    def _rendering_turn(self, run: Run) -> AbstractContextManager[None]:
         """Return a turn for rendering a run's edits, up to a minute for wide strokes; none without edits."""
         return self.work.drawing(0, alone=False) if run.strokes else nullcontext()
 
-    def _about(self, key: str, view: View) -> ModelShape:
+    def _shape(self, key: str, view: View) -> ModelShape:
         """Return the model's shape, which bounds a view's settings; views of the weights need no pass."""
         if view.needs is Needs.WEIGHTS:
             return self.before(key).about
         return self._abouts.get(key, lambda: self.subject(key).about)
 
-    def _fitting(self, key: str, view: View, of_image: bool = False) -> ViewContext:
+    def _view_context(self, key: str, view: View, of_image: bool = False) -> ViewContext:
         """Return the context of a run or survey for a view; for views of weights, that before the pass.
 
         Raise Unknown if the view is not applicable, or for a survey without averages.
@@ -280,7 +280,7 @@ class AnalysisService:
         with self.work.reading(subject):
             return make()
 
-    def _another(self, run: Run, name: str) -> ViewContext:
+    def _other_image(self, run: Run, name: str) -> ViewContext:
         """Return the context of another image, by sample name or image key, under a run's checkpoint."""
         picture = self.pictures.called(name)
         if not self.pictures.has(picture):
@@ -321,7 +321,7 @@ class AnalysisService:
             changes = {"without": run.without, "strokes": run.strokes}
             seen = self.look(run.picture, plain_name(run.checkpoint), run.size, **changes)
             return inspector.answered(self.subject(seen).trace)
-        count = self.counted(key)
+        count = self.progress_counter(key)
 
         def tell(done: int, of: int) -> None:
             count[:] = done, of
@@ -339,12 +339,12 @@ class AnalysisService:
         The turn is taken before the cache is queried, since the thread that computes an entry must hold one.
         A cached entry needs no turn.
         """
-        return self._once(key, make, lambda: self.work.computing(self.runs.inspector(run), run.size, BATCH))
+        return self._cached(key, make, lambda: self.work.computing(self.runs.inspector(run), run.size, BATCH))
 
-    def _once(self, key, make, around=nullcontext):
+    def _cached(self, key, make, turn=nullcontext):
         """Return the result of `make()`, which may be None, cached under `key`.
 
-        If it is missing, it is computed within the context that `around()` returns.
+        If it is missing, it is computed within the context that `turn()` returns.
         """
         # wrapped in a tuple, because the value may be None or have no size
-        return self._drawn.within(around, ("once", key), lambda: (make(),))[0]
+        return self._drawn.within(turn, ("once", key), lambda: (make(),))[0]

@@ -17,9 +17,9 @@ _aside: ContextVar[Callable[[], AbstractContextManager]] = ContextVar("vitviz_as
 
 
 @contextmanager
-def set_waiting_context(step: Callable[[], AbstractContextManager]) -> Iterator[None]:
+def set_waiting_context(context: Callable[[], AbstractContextManager]) -> Iterator[None]:
     """Set the context that releases this thread's resources while it waits for another's entry."""
-    token = _aside.set(step)
+    token = _aside.set(context)
     try:
         yield
     finally:
@@ -84,12 +84,12 @@ class Cache(Generic[T]):
             with self._lock:
                 self._making.pop(key).set()
 
-    def within(self, around: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
-        """Return the entry; if missing, wait for it or compute it within the context of `around()`."""
+    def within(self, turn: Callable[[], AbstractContextManager], key: Hashable, make: Callable[[], T]) -> T:
+        """Return the entry; if missing, wait for it or compute it within the context of `turn()`."""
         value = self.peek(key)
         if value is not None:
             return value
-        with around():
+        with turn():
             return self.get(key, make)
 
     def forget(self, test: Callable[[Hashable, T], bool]) -> set[Hashable]:

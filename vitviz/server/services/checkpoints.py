@@ -94,7 +94,7 @@ class CheckpointStore:
             return result
         own, *said = without_text(name)
         if said[0] or vectors_of(name):
-            result = self._about(name, self.inspector(own, progress), said, progress)
+            result = self._with_classes(name, self.inspector(own, progress), said, progress)
             return request_lookups().setdefault(name, result)
         allowed = self.settings.allowed
         if allowed and re.split("[@?]", name)[0] not in allowed:  # snapshots of allowed ones too
@@ -108,7 +108,7 @@ class CheckpointStore:
                 result = engine.find_checkpoint(name, given.weights, trusted=False)
             # downloads hold no turn
             here = result.source != "hub" or result.on_disk
-            with self.work.drawing(0, alone=False) if here else self.work.turns.given_back():
+            with self.work.drawing(0, alone=False) if here else self.work.turns.turn_released():
                 inspector = zerogpu.with_space_gpu(engine.load(name, **asked, progress=progress))
             if again:
                 inspector.placed.checkpoint = replace(inspector.checkpoint, replaced=True)
@@ -121,8 +121,8 @@ class CheckpointStore:
         request_lookups()[name] = result
         return result
 
-    def _about(self, name: str, inspector, said: Sequence[Sequence[str]], progress) -> Any:
-        """Return a checkpoint with a visitor's vectors, or sentences and templates (`said`), as classes."""
+    def _with_classes(self, name: str, inspector, texts: Sequence[Sequence[str]], progress) -> Any:
+        """Return a checkpoint with a visitor's vectors, or sentences and templates (`texts`), as classes."""
         from vitviz.engine.studies.text import text_tower, with_sentences
 
         kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
@@ -131,10 +131,10 @@ class CheckpointStore:
                 asked = inspector.with_classes(given[0])
                 asked.placed.checkpoint = replace(asked.checkpoint, name=name)
             else:
-                with self.work.turns.given_back():  # the tower may be downloaded
+                with self.work.turns.turn_released():  # the tower may be downloaded
                     text_tower(inspector, progress)
-                with self.work.computing(inspector, None, len(said[0]) * max(1, len(said[1]))):
-                    asked = with_sentences(inspector, *said, progress)
+                with self.work.computing(inspector, None, len(texts[0]) * max(1, len(texts[1]))):
+                    asked = with_sentences(inspector, *texts, progress)
             kept[name] = zerogpu.with_space_gpu(asked)
         return kept[name]
 

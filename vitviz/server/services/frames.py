@@ -68,7 +68,7 @@ class FrameStore:
             if stays:
                 leaving.pop_all()
 
-    def seen_as(self, key: str, picture: str) -> str:
+    def traced_like(self, key: str, picture: str) -> str:
         """Return the key of a frame's run like that of `key`: same checkpoint, size and ablation."""
         run = self._runs.run(key)
         return self._runs.known(picture, run.checkpoint, run.size, without=run.without)
@@ -83,7 +83,7 @@ class FrameStore:
         return self._standing.get(picture, ("", 0.0, ""))[2]
 
     @contextmanager
-    def looked_at(self, key: str) -> Iterator[bool]:
+    def in_use(self, key: str) -> Iterator[bool]:
         """Protect a run's frame from deletion inside the context; yield True if its image is a frame.
 
         If the frame was deleted meanwhile, its results are deleted afterwards.
@@ -96,7 +96,7 @@ class FrameStore:
             if picture is not None and not self._set_last_use(picture, time.monotonic()):
                 self._forget(picture, {key})
 
-    def _set_last_use(self, picture: str | None, at: float) -> bool:
+    def _set_last_use(self, picture: str | None, seconds: float) -> bool:
         """Set the time of a frame's last use (monotonic seconds; inf keeps it).
 
         Return False if the image is no frame or was deleted.
@@ -105,7 +105,7 @@ class FrameStore:
             if picture not in self._standing:
                 return False
             whose, _, video = self._standing[picture]
-            self._standing[picture] = whose, at, video
+            self._standing[picture] = whose, seconds, video
             return True
 
     def forget(self, picture: str | None) -> None:
@@ -194,12 +194,12 @@ class VideoStore:
             raise ImageError(PUT_AWAY)
         return video
 
-    def frame(self, key: Any, at: Any) -> bytes:
-        """Return frame `at`, counted from 0, of a video as the bytes of a file."""
+    def frame(self, key: Any, number: Any) -> bytes:
+        """Return frame `number`, counted from 0, of a video as the bytes of a file."""
         frames = self.of(key).frames
-        if whole_number(at, 0, len(frames)) is None:
+        if whole_number(number, 0, len(frames)) is None:
             raise ImageError(f"There is no such frame; expected 0 to {len(frames) - 1}.")
-        return frames[at][2]
+        return frames[number][2]
 
     def forget(self, key: Any) -> None:
         """Evict a video."""

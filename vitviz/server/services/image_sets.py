@@ -49,52 +49,52 @@ class ImageSets:
         self._given.get(key, lambda: tuple(paths))
         return key
 
-    def count(self, given: str) -> int:
-        """Return the number of images in the set with the key `given`; 0 for an unknown set."""
-        paths = self._given.peek(given)
-        return 0 if paths is None else len(paths) or len(self.pictures(given))
+    def count(self, set_key: str) -> int:
+        """Return the number of images in a set, given by its key; 0 for an unknown set."""
+        paths = self._given.peek(set_key)
+        return 0 if paths is None else len(paths) or len(self.pictures(set_key))
 
-    def own(self, given: str) -> bool:
+    def own(self, set_key: str) -> bool:
         """Return True if a set has a visitor's own images, False if it has the samples."""
-        return bool(self._given.peek(given))
+        return bool(self._given.peek(set_key))
 
-    def pictures(self, given: str) -> list:
+    def pictures(self, set_key: str) -> list:
         """Return a set's images for a survey. Raises Unknown for an unknown set."""
         from vitviz.surveys import sample_crops
 
-        paths = self._given.peek(given)
+        paths = self._given.peek(set_key)
         if paths is None:
             raise Unknown(NONE)
         return [uploads.resolve_upload(path) for path in paths] or sample_crops()
 
-    def thumbnails(self, given: str) -> bytes:
+    def thumbnails(self, set_key: str) -> bytes:
         """Return a strip of a set's first images, squares of SIDE (JPEG); blank for an invalid image."""
-        pictures = self.pictures(given)[:SEEN]
+        pictures = self.pictures(set_key)[:SEEN]
         strip = np.full((SIDE, SIDE * len(pictures), 3), 127, np.uint8)
         for place, picture in enumerate(pictures):
             with suppress(ImageError):
-                small = _thumbnail(uploads.read_upload(picture) if self.own(given) else picture)
+                small = _thumbnail(uploads.read_upload(picture) if self.own(set_key) else picture)
                 strip[:, SIDE * place : SIDE * (place + 1)] = small
         return encode_image(strip, ".jpg")
 
-    def answers(self, given: str, key: str) -> list[list | None]:
+    def answers(self, set_key: str, key: str) -> list[list | None]:
         """Return [prediction, score, head type] per visible image; [] for none, None if not yet computed."""
-        known = self._answers.peek(_predictions_cache_key(given, self._runs.run(key))) or {}
-        return [known.get(place) for place in range(min(SEEN, self.count(given)))]
+        known = self._answers.peek(_predictions_cache_key(set_key, self._runs.run(key))) or {}
+        return [known.get(place) for place in range(min(SEEN, self.count(set_key)))]
 
-    def answering(self, given: str, key: str) -> Iterator[None]:
+    def answering(self, set_key: str, key: str) -> Iterator[None]:
         """Compute and store predictions of a set's visible images; yield after every batch."""
         run = self._runs.run(key)
-        for survey in self._survey_in_batches(run, self.pictures(given)[:SEEN], "similarity"):
-            self._store_predictions(given, run, survey)
+        for survey in self._survey_in_batches(run, self.pictures(set_key)[:SEEN], "similarity"):
+            self._store_predictions(set_key, run, survey)
             yield
 
-    def _store_predictions(self, given: str, run: Run, survey: Any) -> None:
-        """Store the predictions in a survey for the first SEEN images of the set `given`.
+    def _store_predictions(self, set_key: str, run: Run, survey: Any) -> None:
+        """Store the predictions in a survey for the first SEEN images of a set.
 
         An unreadable image or one without a prediction gets [].
         """
-        known = self._answers.get(_predictions_cache_key(given, run), dict)
+        known = self._answers.get(_predictions_cache_key(set_key, run), dict)
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
         for place, answer, score in survey.answers:
             if place < SEEN:
@@ -113,7 +113,7 @@ class ImageSets:
 
     def surveying(
         self, key: str, paths: Sequence[str], paired: bool = False, second: str | None = None,
-        protocol: str = "", given: str = "",
+        protocol: str = "", set_key: str = "",
     ) -> Iterator[tuple[str, Any]]:  # fmt: skip
         """Yield (key, survey) as a survey of an image set grows, with the checkpoint and input size of `key`.
 
@@ -121,41 +121,41 @@ class ImageSets:
         are compared by. With `second`, the key of a run, the second checkpoint is surveyed too and the
         yielded key is a pair's. A paired view's set then also passes through every snapshot of the first
         checkpoint's training. With a `protocol` (how patches are removed), the survey tests maps instead,
-        image by image. For a `given` set, the predictions are stored. Raises Unknown for an unknown key.
+        image by image. The predictions are stored for `set_key`, if given. Raises Unknown for an unknown key.
         """
         surveys, film = (), {}
         runs = [self._runs.run(one) for one in (key, second) if one]
         asked = "all" if paired else ""
         growing = (self._survey_in_batches(run, paths, asked, protocol) for run in runs)
         for surveys in zip(*growing, strict=False):
-            if given:
-                self._store_predictions(given, runs[0], surveys[0])
-            yield self._kept(surveys, film), surveys[0]
+            if set_key:
+                self._store_predictions(set_key, runs[0], surveys[0])
+            yield self._store(surveys, film), surveys[0]
         for step, name in self.steps_of(runs[0]).items() if surveys and paired else ():
             asked = "similarity" if film else "all"
-            *_, film[step] = self._survey_in_batches(self._at(runs[0], name), paths, asked)
-            yield self._kept(surveys, film), surveys[0]
+            *_, film[step] = self._survey_in_batches(self._snapshot_run(runs[0], name), paths, asked)
+            yield self._store(surveys, film), surveys[0]
 
-    def sampled(self, run: Run, asked: str = "all") -> Any:
-        """Return the sample crops' survey for a run's checkpoint and size: all measures, or `asked`."""
-        key = self._keys.of(b"sampled", repr((asked, run.checkpoint, run.weights, run.size)).encode())
-        return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, asked))
+    def sampled(self, run: Run, measure: str = "all") -> Any:
+        """Return the sample crops' survey for a run's checkpoint and size: all measures, or `measure`."""
+        key = self._keys.of(b"sampled", repr((measure, run.checkpoint, run.weights, run.size)).encode())
+        return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, measure))
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """Return the sample crops' surveys by training step, each computed on first access."""
         steps = self.steps_of(run)
-        return TrainingHistory(steps, lambda name, asked: self.sampled(self._at(run, name), asked))
+        return TrainingHistory(steps, lambda name, asked: self.sampled(self._snapshot_run(run, name), asked))
 
     def steps_of(self, run: Run) -> dict[int, str]:
         """Return the names of the checkpoint's training snapshots by step, without loading them."""
         frames = self._checkpoints.film(run.checkpoint).get("frames", ())
         return {frame["step"]: frame["name"] for frame in frames if frame["step"] is not None}
 
-    def _at(self, run: Run, name: str) -> Run:
+    def _snapshot_run(self, run: Run, name: str) -> Run:
         """Return the run of the same image with the snapshot `name`, which is loaded if necessary."""
         return self._runs.of(run.picture, name, run.size)
 
-    def _kept(self, surveys: Sequence[Any], film: Mapping[int, Any]) -> str:
+    def _store(self, surveys: Sequence[Any], film: Mapping[int, Any]) -> str:
         """Store one survey, or two as a pair, and return the key; `film` is the first's training history."""
         keys = [self._keys.of(b"survey", secrets.token_bytes(16)) for _ in surveys]
         for key, survey in zip(keys, surveys, strict=True):
@@ -163,28 +163,28 @@ class ImageSets:
         self._films.get(keys[0], lambda: dict(film))
         return keys[0] if len(keys) == 1 else self._runs.pair(*keys)
 
-    def _of_samples(self, run: Run, asked: str) -> Any:
-        """Return the finished survey of the sample crops for a run: measure `asked`, or "all"."""
+    def _of_samples(self, run: Run, measure: str) -> Any:
+        """Return the finished survey of the sample crops for a run: of `measure`, or of "all"."""
         from vitviz.surveys import sample_crops
 
-        *_, survey = self._survey_in_batches(run, sample_crops(), asked)
+        *_, survey = self._survey_in_batches(run, sample_crops(), measure)
         return survey
 
     def _survey_in_batches(
-        self, run: Run, pictures: Sequence, asked: str, protocol: str = ""
+        self, run: Run, pictures: Sequence, measure: str, protocol: str = ""
     ) -> Iterator[Any]:
         """Yield the growing survey of images with a run's checkpoint, one batch and turn at a time.
 
-        `asked`: a measure, "all", or "" for the usual ones; a `protocol` tests maps by image.
+        `measure`: a measure, "all", or "" for the usual ones; a `protocol` tests maps by image.
         """
         from vitviz.surveys import LAYERS, batch_size_for, surveying
 
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
         if protocol:  # sets report layers and heads from the distance measure
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
-        elif asked:
+        elif measure:
             batch = batch_size_for(len(pictures))
-            measures = {"measures": LAYERS if asked == "all" else [asked]}
+            measures = {"measures": LAYERS if measure == "all" else [measure]}
         surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
         with uploads.protect_files(one for one in pictures if isinstance(one, Path)):
             while True:

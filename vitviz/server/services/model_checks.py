@@ -43,8 +43,8 @@ class ModelChecks:
         self._subjects: Cache[CheckSubject] = Cache(limit, _nbytes)
         self._steps: Cache[CheckStep] = Cache(20_000, lambda step: 1)
 
-    def step(self, key: str, given: str, number: object, quick: bool = False) -> CheckStep:
-        """Return the findings of one check of a run's checkpoint on the image set `given`; "" for samples.
+    def step(self, key: str, set_key: str, number: object, quick: bool = False) -> CheckStep:
+        """Return the findings of one check of a run's checkpoint on the image set `set_key`; "" for samples.
 
         `quick` only selects the next check: one of the cheap ones. Raises Unknown for an unknown key or set,
         WrongSetting for an unknown number, and the errors of `vitviz.check`.
@@ -55,19 +55,19 @@ class ModelChecks:
         if (place := whole_number(number, 0, len(checks))) is None:
             raise WrongSetting(f"There is no check {quoted(number)}; expected 0 to {len(checks) - 1}.")
         step = self._steps.within(
-            self._work.hold_place, (*self._model(key), given, place), lambda: self._run(key, given, place)
+            self._work.hold_place, (*self._model(key), set_key, place), lambda: self._run(key, set_key, place)
         )
         rest = range(place + 1, 0 if check.ends(step.findings) else len(checks))
         following = next((i for i in rest if not quick or checks[i][1] in check.QUICK), None)
         return replace(step, next=following, share=1.0 if following is None else following / len(checks))
 
-    def report(self, key: str, given: str) -> Report:
+    def report(self, key: str, set_key: str) -> Report:
         """Return the findings that have been computed so far."""
         from vitviz.diagnostics.check import all_checks
         from vitviz.diagnostics.finding import Report
 
         model = self._model(key)
-        steps = (self._steps.peek((*model, given, place)) for place in range(len(all_checks())))
+        steps = (self._steps.peek((*model, set_key, place)) for place in range(len(all_checks())))
         known = [step for step in steps if step is not None]
         result = tuple(one for step in known for one in step.findings)
         return Report(model[0], max((step.images for step in known), default=0), result)
@@ -77,19 +77,19 @@ class ModelChecks:
         run = self._runs.run(key)
         return run.checkpoint, run.weights
 
-    def _run(self, key: str, given: str, place: int) -> CheckStep:
+    def _run(self, key: str, set_key: str, place: int) -> CheckStep:
         """Run check number `place` on a run's checkpoint in a turn of its own; return its findings.
 
-        `given` is an image set, "" the samples. The last check evicts the traces.
+        `set_key` is an image set, "" the samples. The last check evicts the traces.
         """
         from vitviz.diagnostics.check import all_checks, results
 
         inspector = self._runs.inspector(self._runs.run(key))
-        pictures = self._sets.pictures(given) if given else None
-        images = pictures if self._sets.own(given) else None
+        pictures = self._sets.pictures(set_key) if set_key else None
+        images = pictures if self._sets.own(set_key) else None
         paths = [image for image in images or () if isinstance(image, Path)]
         with uploads.protect_files(paths), self._work.computing(inspector, None, PASSES):
-            model = (*self._model(key), given)
+            model = (*self._model(key), set_key)
             subject = self._subjects.get(model, lambda: self._subject(inspector, images))
             result = tuple(results(subject, *all_checks()[place]))
             if place == len(all_checks()) - 1:

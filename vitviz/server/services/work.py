@@ -97,7 +97,7 @@ class WorkQueue:
                 held.enter_context(self.hold_place(patient))
             visitor, patient = request_context.visitor_name(), patient or scheduler.has_computed()
             held.enter_context(self.turns.turn(kind, visitor, nbytes, patient))
-            held.enter_context(cache.set_waiting_context(self.turns.given_back))
+            held.enter_context(cache.set_waiting_context(self.turns.turn_released))
             held.enter_context(scheduler.time_limit(self.limits.seconds))
             held.enter_context(device.limit_threads(_threads.get() or self._threads))
             cancellation.check()
