@@ -57,7 +57,7 @@ def close(found, expected):
 @pytest.mark.parametrize("way", ["dropped", "black", "shuffled"])
 def test_step_zero_is_bit_equal_to_plain_prediction(subject, way):
     trace, inspector = subject.trace, subject.inspector
-    for logits in made._answers(subject, way, 0):
+    for logits in made._logits_or_reason(subject, way, 0):
         assert torch.equal(logits, trace.logits)
     picture = prepare(open_image(vitviz.sample_image("coffee")), inspector.preprocessing)
     seen = input_from_view(trace.view, inspector.preprocessing)
@@ -67,7 +67,7 @@ def test_step_zero_is_bit_equal_to_plain_prediction(subject, way):
 @pytest.mark.parametrize("way, painted", [("dropped", "dropped"), ("black", "black")])
 @pytest.mark.parametrize("step", [1, 5, 9])
 def test_draw_equals_trace_without_its_patches(subject, way, painted, step):
-    found = made._answers(subject, way, step)
+    found = made._logits_or_reason(subject, way, step)
     for draw in (1, 7):
         kept = set(patches_kept(subject.grid, SHARES[step], draw).tolist())
         gone = [patch for patch in range(subject.grid.patches) if patch not in kept]
@@ -79,24 +79,24 @@ def test_draw_equals_trace_without_its_patches(subject, way, painted, step):
 
 @pytest.mark.parametrize("way", ["dropped", "black"])
 def test_dropping_all_patches_gives_one_prediction_for_any_image(subject, way):
-    found = made._answers(subject, way, len(SHARES) - 1)
+    found = made._logits_or_reason(subject, way, len(SHARES) - 1)
     other = looked(sample="rocket")
     assert (subject.trace.logits - other.trace.logits).abs().max() > 0.5
-    assert torch.equal(found, made._answers(other, way, len(SHARES) - 1))
+    assert torch.equal(found, made._logits_or_reason(other, way, len(SHARES) - 1))
     assert found.shape[0] == DRAWS and (found == found[0]).all()
 
 
 def test_empty_images_match_their_names(subject):
     inspector, last = subject.inspector, len(SHARES) - 1
     black = inspector.trace(Image.new("RGB", (300, 300)))
-    close(made._answers(subject, "black", last)[0], black.logits)
+    close(made._logits_or_reason(subject, "black", last)[0], black.logits)
     model = inspector.model
     with torch.no_grad():  # the class token alone, by hand
         tokens = model.cls_token + model.pos_embed[:, :1]
         for block in model.blocks:
             tokens = block(tokens)
         alone = model.head(model.norm(tokens)[:, 0])[0]
-    close(made._answers(subject, "dropped", last)[0], alone)
+    close(made._logits_or_reason(subject, "dropped", last)[0], alone)
 
 
 def test_dropped_patches_shorten_the_sequence(subject):
@@ -107,7 +107,7 @@ def test_dropped_patches_shorten_the_sequence(subject):
     try:
         fresh = ViewContext(subject.inspector, subject.trace)
         for step in (1, 9):
-            made._answers(fresh, "dropped", step)
+            made._logits_or_reason(fresh, "dropped", step)
     finally:
         watched.remove()
     assert set(lengths) == {1 + 196 - 19, 1 + 196 - 176}
@@ -116,22 +116,22 @@ def test_dropped_patches_shorten_the_sequence(subject):
 def test_only_models_with_positions_depend_on_patch_order(subject):
     blind = looked("vitviz-positions-none-0")
     for step, _ in enumerate(asked(blind, "steps", kind="shuffle")):
-        found, plain = made._answers(blind, "shuffled", step), blind.trace.logits
+        found, plain = made._logits_or_reason(blind, "shuffled", step), blind.trace.logits
         tolerance = 1e-4 * plain.abs().max().item()
         torch.testing.assert_close(found, plain.expand_as(found), atol=tolerance, rtol=0)
     assert asked(blind, "kept", kind="shuffle").min() == 1
-    seeing = made._answers(subject, "shuffled", 3)
+    seeing = made._logits_or_reason(subject, "shuffled", 3)
     assert (seeing - subject.trace.logits).abs().max(dim=1).values.min() > 0.1
 
 
 def test_shuffled_single_patches_follow_the_seed(subject):
-    found = made._answers(subject, "shuffled", 3)
+    found = made._logits_or_reason(subject, "shuffled", 3)
     for draw in (1, 4):
         close(found[draw - 1], subject.inspector.experiment(subject.trace.view, shuffle=draw).logits)
 
 
 def test_shuffled_pieces_equal_rearranged_image(subject):
-    found, picture = made._answers(subject, "shuffled", 1), subject.trace.view.picture
+    found, picture = made._logits_or_reason(subject, "shuffled", 1), subject.trace.view.picture
     order = shuffled_pieces(subject.grid, 7, 2)
     anew, (tall, wide) = picture.copy(), subject.grid.patch
     for place, patch in enumerate(order):
@@ -155,7 +155,7 @@ def test_numbers_and_points_are_scores_of_draws(subject):
         assert numbers["probability"].shape == numbers["kept"].shape == (len(ways), steps, draws)
         for i, way in enumerate(ways):
             for step in (0, 2, steps - 1):
-                logits = made._answers(subject, way, step).double().numpy()
+                logits = made._logits_or_reason(subject, way, step).double().numpy()
                 powers = np.exp(logits - logits.max(axis=1, keepdims=True))
                 shares = powers / powers.sum(axis=1, keepdims=True)
                 np.testing.assert_allclose(numbers["probability"][i, step], shares[:, answer], rtol=1e-5)
@@ -235,7 +235,7 @@ def test_shift_equals_trace_of_shifted_image(subject):
     pixels = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float()
     with torch.no_grad():
         plain, after = inspector.model.patch_embed(pixels).view(2, 14, 14, -1)
-        close(made._answers(subject, "shift", steps.index(wide))[0], inspector.model(pixels)[1])
+        close(made._logits_or_reason(subject, "shift", steps.index(wide))[0], inspector.model(pixels)[1])
     torch.testing.assert_close(after[:, 1:], plain[:, :-1], atol=1e-5, rtol=0)
     (shown,) = asked(subject, "shown", kind="shift", step=steps.index(wide), draw=1)
     assert np.array_equal(shown[:, wide:, :3], subject.trace.view.picture[:, :-wide])
@@ -248,7 +248,7 @@ def test_shift_equals_trace_of_shifted_image(subject):
 def test_other_images_exclude_own_and_end_at_their_prediction(subject):
     names = made.draw_names(subject, "ground")
     assert names == tuple(one.title for one in samples() if one.name != "coffee")
-    close(made._answers(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)
+    close(made._logits_or_reason(subject, "ground", 10)[-1], looked(sample="rocket").trace.logits)
     alone = perturbation.other_images(subject.inspector, subject.trace, {0: vitviz.sample_image("coffee")})
     with pytest.raises(UnsupportedModel, match="no second image"):
         perturbation.perturbed_logits(

@@ -29,7 +29,7 @@ ORDER = {  # question: the folders of its views, in page order
 ELSE = "Inside"  # group of the views that ORDER does not list, after its own
 
 
-def _grouped() -> dict[str, tuple[View, ...]]:
+def _views_by_question() -> dict[str, tuple[View, ...]]:
     """Return the views in the folders here by the question they answer; without empty questions."""
     folders = {one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
     new = sorted(folders - {name for names in ORDER.values() for name in names})
@@ -45,7 +45,7 @@ def _view(folder: str) -> View:
     return next(one() for one in result if one.__module__ == module.__name__)
 
 
-GROUPS: dict[str, tuple[View, ...]] = _grouped()
+GROUPS: dict[str, tuple[View, ...]] = _views_by_question()
 VIEWS: tuple[View, ...] = tuple(view for views in GROUPS.values() for view in views)
 
 __all__ = [

@@ -139,13 +139,13 @@ def original_context(subject: ViewContext) -> ViewContext:
 
 
 def with_difference(
-    subject: ViewContext, settings: Settings, of: Callable[[ViewContext], np.ndarray]
+    subject: ViewContext, settings: Settings, compute: Callable[[ViewContext], np.ndarray]
 ) -> np.ndarray:
-    """Return `of(subject)`; if the setting "difference" is on, subtract `of` of the original image."""
-    result = of(subject)
+    """Return `compute(subject)`; if "difference" is on, subtract `compute` of the original image."""
+    result = compute(subject)
     if settings.get("difference") != "on":
         return result
-    return np.asarray(result, float) - np.asarray(of(original_context(subject)), float)
+    return np.asarray(result, float) - np.asarray(compute(original_context(subject)), float)
 
 
 class View(ABC):

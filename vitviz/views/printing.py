@@ -111,11 +111,11 @@ def setting_frames(name: str, settings: Settings, about: ModelShape) -> FrameSet
     return tuple((LocalizedText(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
 
 
-def growing_frames(first: int, last: int, asked: Callable[[int], dict[str, Any]]) -> FrameSettings:
-    """Return a video's frames (label, settings), each with one more layer; `asked(last)` are the settings."""
+def growing_frames(first: int, last: int, settings_until: Callable[[int], dict[str, Any]]) -> FrameSettings:
+    """Return a video's frames (label, settings); each adds a layer and has `settings_until(last layer)`."""
     ends = range(first, last + 1)
     labels = (LocalizedText("Layers {first} to {last}", first=first, last=end) for end in ends)
-    return tuple(zip(labels, map(asked, ends), strict=True))
+    return tuple(zip(labels, map(settings_until, ends), strict=True))
 
 
 def signed(value: float) -> str:
@@ -169,13 +169,13 @@ def crop_on_upload(upload: np.ndarray, view: Any) -> tuple[float, float, float, 
     return across * left, down * top, across * right, down * bottom
 
 
-def model_crop(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> np.ndarray:
+def model_crop(subject: ViewContext, style: PrintStyle, grey: bool = False) -> np.ndarray:
     """Return the model's crop at the upload's resolution; without an upload, the model's input."""
     view = subject.trace.view
     picture = view.picture
-    if asked.upload is not None:
-        left, top, right, bottom = (round(side) for side in crop_on_upload(asked.upload, view))
-        cut = asked.upload[max(top, 0) : bottom, max(left, 0) : right]
+    if style.upload is not None:
+        left, top, right, bottom = (round(side) for side in crop_on_upload(style.upload, view))
+        cut = style.upload[max(top, 0) : bottom, max(left, 0) : right]
         picture = cut if cut.size else picture
     if grey:
         light = picture @ np.array([0.2126, 0.7152, 0.0722])
@@ -185,7 +185,7 @@ def model_crop(subject: ViewContext, asked: PrintStyle, grey: bool = False) -> n
 
 def map_over_image(
     subject: ViewContext,
-    asked: PrintStyle,
+    style: PrintStyle,
     values: np.ndarray,
     scale: Scale | None,
     title: str,
@@ -194,7 +194,7 @@ def map_over_image(
     pixels: np.ndarray | None = None,
 ) -> Map:
     """Return a map over the image as the model sees it, one sharp-edged cell per patch."""
-    picture = model_crop(subject, asked, grey=scale is not None and scale.colours == "balance")
+    picture = model_crop(subject, style, grey=scale is not None and scale.colours == "balance")
     return Map(title, picture, values, pixels, scale, None, opacity, False, marks, grid_aspect(subject.grid))
 
 
@@ -219,7 +219,7 @@ def is_printable(view: View) -> bool:
     return (is_mapped(view) or own or has_file(view, "figure.py")) and not view.export.unprinted
 
 
-def figure_spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def figure_spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the figure for print: that of the view's function `spec`, else one derived from map and chart.
 
     Raises:
@@ -229,8 +229,8 @@ def figure_spec(view: View, subject: ViewContext, settings: Settings, asked: Pri
         raise VitvizError(view.export.unprinted or LocalizedText(NO_PRINT, view=view.title))
     module = type(view).__module__
     if has_file(view, "figure.py"):
-        return importlib.import_module(f"{module}.figure").spec(view, subject, settings, asked)
-    return getattr(sys.modules[module], "spec", derived_spec)(view, subject, settings, asked)
+        return importlib.import_module(f"{module}.figure").spec(view, subject, settings, style)
+    return getattr(sys.modules[module], "spec", derived_spec)(view, subject, settings, style)
 
 
 def layer_frames(view: View, settings: Settings, about: ModelShape) -> FrameSettings:
@@ -244,17 +244,17 @@ def layer_frames(view: View, settings: Settings, about: ModelShape) -> FrameSett
 
 
 def derived_spec(
-    view: View, subject: ViewContext, settings: Settings, asked: PrintStyle, detail: tuple[Panel, ...] = ()
+    view: View, subject: ViewContext, settings: Settings, style: PrintStyle, detail: tuple[Panel, ...] = ()
 ) -> FigureSpec:
     """Return the figure of a view without an own `spec`: map, chart or both, and the panels `detail`."""
     chart = view.chart(subject, settings)
-    mapped = shared_map(view, subject, settings, asked) if map_item(view) else None
+    mapped = shared_map(view, subject, settings, style) if map_item(view) else None
     panels = (*(one for one in (mapped, chart) if one is not None), *detail)
     width = WIDE if len(panels) > 1 else NARROW if mapped else NARROW + 14
     return FigureSpec((panels,), chart.notes if chart else (), width=width)
 
 
-def shared_map(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> Map:
+def shared_map(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> Map:
     """Return the shared map: the item over the patches, on a scale symmetric about zero if it is signed."""
     item = map_item(view)
     values = item_values(view, subject, item.name, settings)
@@ -269,4 +269,4 @@ def shared_map(view: View, subject: ViewContext, settings: Settings, asked: Prin
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
     scale = difference_scale(settings, values, Scale(colours, low, high, item.description))
-    return map_over_image(subject, asked, values, scale, view.title, opacity=settings.get("opacity", 0.72))
+    return map_over_image(subject, style, values, scale, view.title, opacity=settings.get("opacity", 0.72))

@@ -14,23 +14,23 @@ from vitviz.views.shared import json_bytes
 from vitviz.views.subject import Settings, ViewContext
 
 
-def parse_settings(view: View, given: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
+def parse_settings(view: View, texts: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
     """Return the parsed value, or default, of every control; raise WrongSetting for invalid ones."""
     known = {control.name: control for control in view.controls}
-    for name in given:
+    for name in texts:
         if name not in known:
             expected = ", ".join(known) or "none"
             raise WrongSetting(f"{view.title} has no setting {quoted(name)}; it has {expected}.")
     return {
-        name: control.parse(given.get(name, str(control.start(about))), about)
+        name: control.parse(texts.get(name, str(control.start(about))), about)
         for name, control in known.items()
     }
 
 
-def image_set_setting(view: View, given: str = "") -> str:
+def image_set_setting(view: View, text: str = "") -> str:
     """Return the parsed value of the setting that chooses the survey; "" if the view has none."""
     name = view.scope.set_control
-    return parse_settings(view, {name: given} if given else {})[name] if name else ""
+    return parse_settings(view, {name: text} if text else {})[name] if name else ""
 
 
 def settings_for_files(view: View, settings: Settings, grid: Grid) -> dict[str, Any]:

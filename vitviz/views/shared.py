@@ -58,19 +58,19 @@ def shared_saliency_map(
     return subject.once_by_passes(f"relevance {method} {target} {steps}", make)
 
 
-def parse_target(subject: ViewContext, asked: str) -> ClassTarget:
+def parse_target(subject: ViewContext, text: str) -> ClassTarget:
     """Return the class (int), or pair (a, b) for a minus b, of a text such as "top", "7" or "7-3".
 
     Raises:
         WrongSetting: If there is no such class.
     """
     count = subject.trace.logits.numel()
-    if asked == "top":
+    if text == "top":
         return int(subject.trace.logits.argmax())
-    classes = [int(part) for part in asked.split("-")]
+    classes = [int(part) for part in text.split("-")]
     if max(classes) >= count or len(set(classes)) < len(classes):
         expected = f"a class from 0 to {count - 1}, or two different ones"
-        raise WrongSetting(f"target={asked} is not valid; expected {expected}.")
+        raise WrongSetting(f"target={text} is not valid; expected {expected}.")
     return classes[0] if len(classes) == 1 else (classes[0], classes[1])
 
 
@@ -82,9 +82,9 @@ def class_name(trace: Trace, index: int) -> str:
     return LocalizedText("output {number}" if of_values else "class {number}", number=index)
 
 
-def target_name(subject: ViewContext, asked: str) -> str:
+def target_name(subject: ViewContext, text: str) -> str:
     """Return the displayed name of the class, or pair of classes, that `parse_target` returns."""
-    target = parse_target(subject, asked)
+    target = parse_target(subject, text)
     if not isinstance(target, tuple):
         return class_name(subject.trace, target)
     name, other = (class_name(subject.trace, one) for one in target)
@@ -136,7 +136,7 @@ def ensure_recorded(subject: ViewContext) -> None:
 
 
 def shared_upstream(
-    subject: ViewContext, asked: ClassTarget, layer: int, head: int, via: Sequence = (),
+    subject: ViewContext, target: ClassTarget, layer: int, head: int, via: Sequence = (),
     relative: bool = False
 ) -> Upstream:  # fmt: skip
     """Return the sources of a head's input with their contributions to a logit through the heads `via`.
@@ -148,9 +148,9 @@ def shared_upstream(
         ensure_recorded(subject)
         contributions = lazy.circuits.upstream_contributions
         more = {"relative": relative, "via": via}
-        return contributions(subject.inspector, subject.trace, asked, layer, head, **more)
+        return contributions(subject.inspector, subject.trace, target, layer, head, **more)
 
-    return subject.once(f"writers {asked} {relative} {via} {layer} {head}", make)
+    return subject.once(f"writers {target} {relative} {via} {layer} {head}", make)
 
 
 def ablation_drops(subject: ViewContext, layer: int) -> Tensor:

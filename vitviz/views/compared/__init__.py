@@ -267,10 +267,10 @@ class SimilarityView(View):
         return np.stack([one.numpy() for one in result], axis=1)
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the matrix; with detail also the selected curve of every checkpoint in view, by layer."""
     matrix, notes = view.matrix(subject, settings), view._notes(subject, settings)
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((matrix,),), notes, width=NARROW, second=settings["against"] == "beside")
     second = subject.beside is not None and settings["against"] != "before"
     chart, more = view.chart(subject, settings), {"second": second}
@@ -320,9 +320,9 @@ def _survey_next_step(subject: ViewContext, settings: Settings) -> int:
     return film[list(film)[frame]].images
 
 
-def _available_curves(found: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
+def _available_curves(curves: Mapping[str, np.ndarray], before: str) -> dict[str, np.ndarray]:
     """Return the curves that are not entirely NaN, by name with the prefix `before`."""
-    return {before + name: values for name, values in found.items() if not np.isnan(values).all()}
+    return {before + name: values for name, values in curves.items() if not np.isnan(values).all()}
 
 
 def _grams(survey: Any, tokens: str):

@@ -101,16 +101,16 @@ class AttentionDistanceView(View):
         return chart if error is None else replace(chart, notes=(LocalizedText(REACH),))
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the chart; with detail also that of each head's attention on prefix tokens."""
-    if not (asked.detail and subject.grid.prefix):
-        return derived_spec(view, subject, settings, asked)
+    if not (style.detail and subject.grid.prefix):
+        return derived_spec(view, subject, settings, style)
     mass, high = np.asarray(item_values(view, subject, "prefix_mass", settings), float), 1.0
     up = LocalizedText("Attention on prefix tokens")
     if settings["difference"] == "on":
         up, high = LocalizedText("{what}: after − before", what=up), None
     detail = (_chart(mass, settings, up, _title(subject), high=high),)
-    return derived_spec(view, subject, settings, asked, detail)
+    return derived_spec(view, subject, settings, style, detail)
 
 
 def _error(subject: ViewContext, settings: Settings) -> np.ndarray | None:

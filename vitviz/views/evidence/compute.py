@@ -152,7 +152,7 @@ def patch_prediction_kind(subject: ViewContext) -> str:
     return ONE_ONLY.get(tail.pooling.kind) or analyses.lens_kind(tail)
 
 
-def _answers(subject: ViewContext, depth: int):
+def _by_patch(subject: ViewContext, depth: int):
     """Return the classifier's output for every patch alone at a depth: (class, row, col)."""
     if patch_prediction_kind(subject) not in ("reading", "probe"):
         raise UnsupportedModel(LocalizedText(patch_prediction_kind(subject)))
@@ -162,7 +162,7 @@ def _answers(subject: ViewContext, depth: int):
 def target_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the probability, or value, of the target class for every patch alone at a depth: (row, col)."""
     asked = target(subject, settings)
-    return _answers(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
+    return _by_patch(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
 
 
 def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -171,7 +171,7 @@ def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     A pair is the class and its probability, or value. For a dropped patch, the probability is -1 and a value
     is NaN.
     """
-    result = _answers(subject, settings["depth"])
+    result = _by_patch(subject, settings["depth"])
     result = result if subject.trace.head_type == "value" else result.nan_to_num(nan=-1.0)
     top = result.topk(min(BEST, len(result)), dim=0)
     pairs = np.stack([top.indices.numpy(), top.values.numpy()], axis=-1)  # rank row col pair
@@ -219,7 +219,7 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
 
 
 def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None = None):
-    """Return the sources of the trail's last head with their contributions; of its first `steps` heads."""
+    """Return the sources of the trail's last head with contributions; `steps` cuts the trail first."""
     *via, (layer, head) = trail(subject, settings)[:steps]
     asked, relative = target(subject, settings), settings["relative"] == "yes"
     return shared.shared_upstream(subject, asked, layer, head, via, relative)

@@ -14,11 +14,11 @@ REST = "Sum of map, prefix tokens and constants; {rest} remains unexplained."
 HELD = "Change per term at the earlier LayerNorm scale; the scale’s own effect is “norm”."
 
 
-def spec(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, style) -> FigureSpec:
     """Return the map of contributions by patch, with their sum; with detail also the panel and all heads."""
     settings = {**settings, "show": "account"} if settings["difference"] == "on" else settings
     if settings["show"] == "sentences":
-        return sentences.spec(subject, settings, asked)
+        return sentences.spec(subject, settings, style)
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
     most, direct = symmetric_limit(values), settings["method"] == "ledger"
@@ -27,11 +27,11 @@ def spec(view, subject, settings, asked) -> FigureSpec:
     marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
     what = _upstream_caption(subject, settings) if deeper else _map_caption(settings)
     title = join_texts(target_name(subject, settings["target"]), what)
-    main = map_over_image(subject, asked, values, Scale("balance", -most, most, label), title, marks)
+    main = map_over_image(subject, style, values, Scale("balance", -most, most, label), title, marks)
     if deeper:
-        return _writers(view, subject, settings, main, asked)
+        return _writers(view, subject, settings, main, style)
     notes = tuple(_notes(view, subject, settings))
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
     beside, below = view.chart(subject, settings), _walls(view, subject, settings)
     rows = (main, beside), *([below] if below else [])
@@ -46,11 +46,11 @@ def _upstream_caption(subject, settings) -> str:
     return LocalizedText("{head}: {writer}, by patch", head=reader, writer=writer)
 
 
-def _writers(view, subject, settings, main, asked) -> FigureSpec:
+def _writers(view, subject, settings, main, style) -> FigureSpec:
     """Return the upstream sources of a head: the map; with detail also all sources and all earlier heads."""
     heads = np.asarray(view.item(subject, "writer_heads", settings), float)
     chart = view.chart(subject, settings)
-    if not asked.detail or not np.isfinite(heads).any():
+    if not style.detail or not np.isfinite(heads).any():
         return FigureSpec(((main,),), chart.notes, width=NARROW)
     most = symmetric_limit(heads)
     title = LocalizedText("Earlier heads, colour scale {most}", most=f"±{most:.2f}")
@@ -93,12 +93,12 @@ def _notes(view, subject, settings) -> list[str]:
     lines += [(LocalizedText("attention pooling"), pooling)] if pooling else []
     lines += [(LocalizedText("norm"), scaled)] if scaled else []
     held = [LocalizedText(HELD)] if settings["difference"] == "on" else []
-    parts = [join_texts(_added(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
+    parts = [join_texts(_term(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
     total_text = _sum_note(subject, settings, total, logit)
     return [join_texts(total_text, join_texts(*parts, by=" "), by=" = "), *held]
 
 
-def _added(value: float, place: int) -> str:
+def _term(value: float, place: int) -> str:
     """Format a term of a sum, with its sign in front; the first (`place` 0) has no plus."""
     sign = ("−" if value < 0 else "") if not place else "− " if value < 0 else "+ "
     return f"{sign}{abs(value):.2f}"
@@ -123,7 +123,7 @@ def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
     rest = 0.0 if pair else classes.bias  # cancels in the difference of two classes
     cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")
     parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
-    return join_texts(details, join_texts(*parts, *([_added(rest, 1)] if rest else []), by=" "), by=" = ")
+    return join_texts(details, join_texts(*parts, *([_term(rest, 1)] if rest else []), by=" "), by=" = ")
 
 
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:

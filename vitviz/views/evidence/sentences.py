@@ -63,7 +63,7 @@ def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
-def spec(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
+def spec(subject: ViewContext, settings: Settings, style) -> FigureSpec:
     """Return the classes over the grey image, and the legend with the percentage of patches per class."""
     named, result = legend_entries(subject, settings), arrays(subject, settings)
     own = [one for one, *_ in named]
@@ -71,7 +71,7 @@ def spec(subject: ViewContext, settings: Settings, asked) -> FigureSpec:
     shown = np.reshape(places, result["likeliest"].shape)
     colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
     title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
-    values, grey = np.where(shown < 0, np.nan, result["cosines"]), model_crop(subject, asked, grey=True)
+    values, grey = np.where(shown < 0, np.nan, result["cosines"]), model_crop(subject, style, grey=True)
     drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=grid_aspect(subject.grid))
     none = LocalizedText("None: cosine below {least}", least=number(settings["least"]))
     rows, samples = [], []

@@ -90,10 +90,10 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     return Chart(along, up, *ends, title, (chance, by_share), levels=(level,), **like)
 
 
-def _notes(counts: np.ndarray, found: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
+def _notes(counts: np.ndarray, margins: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
     """Return the notes on the numbers of edges that preserve the prediction, ranked and in random orders."""
     (smallest, stable), *chance = (
-        lazy.sufficient_edges.preserving_sizes(counts.tolist(), row.tolist()) for row in found
+        lazy.sufficient_edges.preserving_sizes(counts.tolist(), row.tolist()) for row in margins
     )
     if stable is None:
         return (LocalizedText(NONE),)

@@ -50,7 +50,7 @@ def _is_available(subject: ViewContext, settings: Settings) -> bool:
     """Return True if the logits of all steps after 0 of the selected kind of change are cached."""
     kind = settings["kind"]
     steps = range(1, len(lazy.perturbation.step_sizes(subject.grid, kind)))
-    return all(subject.made(_name(way, step)) for way in WAYS[kind] for step in steps)
+    return all(subject.made(_logits_key(way, step)) for way in WAYS[kind] for step in steps)
 
 
 class PerturbationsView(View):
@@ -124,7 +124,7 @@ class PerturbationsView(View):
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_step_image(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in (*SCORES, "value"):
-            whole = lazy.perturbation.run_perturbation(subject.trace, kind, partial(_known, subject))
+            whole = lazy.perturbation.run_perturbation(subject.trace, kind, partial(_require_logits, subject))
             known = getattr(whole, "logit" if name == "value" else name)
             missing = np.full((len(steps), DRAWS), np.nan)
             return np.stack([known.get(way, missing) for way in WAYS[kind]])
@@ -148,7 +148,7 @@ class PerturbationsView(View):
         if details.over:
             notes.append(LocalizedText(details.over, count=len(draw_names(subject, kind))))
         for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
-            result = [_answers(subject, way, step) for step in range(min(known, len(x)))]
+            result = [_logits_or_reason(subject, way, step) for step in range(min(known, len(x)))]
             refused = next((one for one in result if isinstance(one, str)), None)
             if refused is not None:
                 notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=refused))
@@ -183,10 +183,10 @@ class PerturbationsView(View):
         return Chart(LocalizedText(details.along), of, across, up, title, tuple(series), **like)
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the curves; with detail also the images of the selected sample and step, and predictions."""
     chart = view.chart(subject, {**settings, "known": MOST + 1})
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((chart,),), chart.notes, width=NARROW + 14)
     kind, ways = settings["kind"], WAYS[settings["kind"]]
     places, draws = lazy.perturbation.step_values(subject.grid, kind), draw_names(subject, kind)
@@ -279,7 +279,7 @@ def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndar
     return whole
 
 
-def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
+def _logits_or_reason(subject: ViewContext, way: str, step: int) -> Tensor | str:
     """Return a step's logits (draw, class), cached, or the reason why the protocol is not applicable."""
 
     def logits_at() -> Tensor | str:
@@ -292,17 +292,17 @@ def _answers(subject: ViewContext, way: str, step: int) -> Tensor | str:
             return message_of(reason)
 
     once = subject.once_by_passes if step else subject.once  # step 0 needs no pass
-    return once(_name(way, step), logits_at)
+    return once(_logits_key(way, step), logits_at)
 
 
-def _name(way: str, step: int) -> str:
+def _logits_key(way: str, step: int) -> str:
     """Return the cache key of a protocol's logits at a step."""
     return f"experiment {way} {step}"
 
 
-def _known(subject: ViewContext, way: str, step: int) -> Tensor:
+def _require_logits(subject: ViewContext, way: str, step: int) -> Tensor:
     """Return a step's logits (draw, class); raise UnsupportedModel if the protocol is not applicable."""
-    result = _answers(subject, way, step)
+    result = _logits_or_reason(subject, way, step)
     if isinstance(result, str):
         raise UnsupportedModel(result)
     return result
@@ -316,7 +316,7 @@ def results_at_step(subject: ViewContext, kind: str, step: int) -> list[dict[str
     """
     result, answer = [], int(subject.trace.logits.argmax())
     for way in WAYS[kind]:
-        logits = _answers(subject, way, step)
+        logits = _logits_or_reason(subject, way, step)
         if isinstance(logits, str):
             result.append({"refused": text_to_json(logits)})
             continue

@@ -144,7 +144,7 @@ class AttentionView(View):
         if name == "entropy":
             return analyses.attention_entropy(trace, layer).numpy()
         if name == "rollout":
-            if _absent(trace, token):
+            if _is_dropped(trace, token):
                 return np.full((trace.grid.rows, trace.grid.cols), np.nan)
             return analyses.rollout(trace, query=token_names(token, trace.grid)).numpy()
         differs = settings["difference"] == "on"
@@ -221,13 +221,13 @@ def patch_contributions(subject: ViewContext) -> dict[str, Any]:
 
 def _lines(trace, layer: int, token: int, way: str):
     """Return one token's attention in every head of a layer, (head, token); NaN for dropped patches."""
-    if _absent(trace, token):
+    if _is_dropped(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
     asked = analyses.attends_to if way == "row" else analyses.attended_by
     return asked(trace, layer, token_names(token, trace.grid))
 
 
-def _absent(trace, token: int) -> bool:
+def _is_dropped(trace, token: int) -> bool:
     """Return True if the token (position from 0, prefix first) is a dropped patch."""
     patch = token - trace.grid.prefix
     return trace.kept is not None and patch >= 0 and patch not in trace.kept

@@ -17,22 +17,22 @@ from vitviz.views.printing import (
 )
 
 
-def spec(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, style) -> FigureSpec:
     """Return the current map, the maps of pinned tokens below, and with detail the grid of all heads."""
     tokens = [settings["token"], *settings["pins"]]
     lines = _lines(view, subject, settings)
-    main = _map(view, subject, settings, asked, tokens[0], lines[0], "#ffffff")
+    main = _map(view, subject, settings, style, tokens[0], lines[0], "#ffffff")
     if settings["beside"] == "score":
         return score.spec(view, subject, settings, main)
     rows, weights = [(main,)], [(1.0,)]
-    if asked.detail:
+    if style.detail:
         rows, weights = [(main, _wall(view, subject, settings))], [(1.0, 1.15)]
     if len(tokens) > 1:
         pinned = zip(tokens[1:], lines[1:], PINS * 4, strict=False)
-        rows.append(tuple(_map(view, subject, settings, asked, *one) for one in pinned))
+        rows.append(tuple(_map(view, subject, settings, style, *one) for one in pinned))
         weights.append((1.0,) * len(rows[-1]))
     notes = tuple(_attention_caption(subject, settings, lines[0])) if len(tokens) == 1 else ()
-    wide = asked.detail or len(tokens) > 2
+    wide = style.detail or len(tokens) > 2
     return FigureSpec(tuple(rows), notes, tuple(weights), WIDE if wide else NARROW)
 
 
@@ -46,7 +46,7 @@ def _lines(view, subject, settings) -> np.ndarray:
     return heads.mean(axis=1) if settings["show"] == "mean" else heads[:, settings["head"] - 1]
 
 
-def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: str) -> Map:
+def _map(view, subject, settings, style, token: int, line: np.ndarray, colour: str) -> Map:
     """Return a map of one token's attention over the image, the token's patch framed.
 
     `line` has a weight per token, prefix first; `colour` is the frame's.
@@ -64,7 +64,7 @@ def _map(view, subject, settings, asked, token: int, line: np.ndarray, colour: s
     named = token_name(grid, token)
     what = LocalizedText("attention to: {token}" if asks else "attention from: {token}", token=named)
     title = join_texts(_caption(settings), what)
-    return map_over_image(subject, asked, values, scale, title, marks)
+    return map_over_image(subject, style, values, scale, title, marks)
 
 
 def _caption(settings) -> str:

@@ -146,7 +146,7 @@ class FiltersView(View):
         return subject.inspector.stem_filters() if filters is None else filters
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return all filters, each scaled separately, and the response of the chosen one.
 
     Components have their shares of variance.
@@ -163,7 +163,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
         of = {"number": place, "count": len(filters)}
         title = LocalizedText("Response to component {number} of {count}", **of)
         title = LocalizedText("Response to filter {number} of {count}", **of) if raw else title
-        response = (map_over_image(subject, asked, values, scale, title),)
+        response = (map_over_image(subject, style, values, scale, title),)
     if raw:
         title = LocalizedText("All {count} filters, largest norm first", count=len(filters))
         tiles = Tiles(to_bytes_each(filters), across, title, gap=0.06, aspect=aspect, **framed)
@@ -172,7 +172,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     title = LocalizedText("The first {count} principal components", count=len(filters))
     captions = tuple(map(format_share, shares))
     tiles = Tiles(to_bytes_each(filters), across, title, captions, gap=0.1, aspect=aspect, **framed)
-    panels = (tiles, *response, *([view.chart(subject, settings)] if asked.detail else []))
+    panels = (tiles, *response, *([view.chart(subject, settings)] if style.detail else []))
     return FigureSpec((panels,), notes, width=WIDE if len(panels) > 1 else NARROW)
 
 

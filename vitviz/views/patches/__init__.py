@@ -77,7 +77,7 @@ class PatchesView(View):
         return result
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the patches as the model receives them; with detail the norms of their embeddings."""
     grid, picture = subject.grid, subject.trace.view.picture
     (high, wide), rows, cols, sequence = grid.patch, grid.rows, grid.cols, settings["form"] == "sequence"
@@ -94,7 +94,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
         main = Tiles(patches, across, title, numbers, gap=max(gap, 0.1), aspect=aspect)
     else:
         main = patch_tiles(grid, patches, gap=gap, aspect=aspect)
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((main,),), notes, width=WIDE if sequence else NARROW)
     norms = np.asarray(view.item(subject, "norms", settings), float).reshape(2, rows, cols)
     titles = (LocalizedText("Embedding norm"), LocalizedText("… with position embedding"))

@@ -91,7 +91,7 @@ class PositionsView(View):
         return subject.inspector.position_table(subject.grid.pixels)
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
     grid = subject.grid
     similarity = np.asarray(view.item(subject, "similarity", settings), np.float32)
@@ -103,7 +103,7 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
         main = Matrix(similarity, scale, said, said, step=grid.cols)
     else:
         main = patch_tiles(grid, each, aspect=grid.rows / grid.cols, scale=scale)
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((main,),), width=112.0)
     middle = grid.rows // 2 * grid.cols + grid.cols // 2
     title = join_texts(patch_name(middle), place_name(grid, middle))

@@ -143,7 +143,7 @@ class RolloutView(View):
         }
 
 
-def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle) -> FigureSpec:
+def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
     whole = np.asarray(item_values(view, subject, "map", settings), float)
     layers = np.asarray(item_values(view, subject, "layers", settings), float)
@@ -151,9 +151,9 @@ def spec(view: View, subject: ViewContext, settings: Settings, asked: PrintStyle
     values = layers[alone - 1] if alone else whole
     what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
     title = join_texts(what, _query_name(view, subject, settings["query"]))
-    main = _laid(subject, settings, asked, values, title)
+    main = _overlay_map(subject, settings, style, values, title)
     notes = (_share(subject, settings, values),)
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
     colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
     scales = (Scale(colours, 0.0, float(one.max()) or 1.0, "") for one in layers)
@@ -175,11 +175,11 @@ def _query_name(view: View, subject: ViewContext, query: str | int) -> str:
     return token_name(subject.grid, position_of_name(str(query), subject.grid))
 
 
-def _laid(subject, settings, asked, values: np.ndarray, title: str) -> Map:
+def _overlay_map(subject, settings, style, values: np.ndarray, title: str) -> Map:
     """Return the rollout over the upload, the part outside the crop faded, or as brightness ("paper")."""
     view = subject.trace.view
-    picture = view.picture if asked.upload is None else asked.upload
-    box = None if asked.upload is None else crop_on_upload(asked.upload, view)
+    picture = view.picture if style.upload is None else style.upload
+    box = None if style.upload is None else crop_on_upload(style.upload, view)
     (low, high), smooth = finite_range(values), settings["smooth"] == "on"
     marks = (PatchFrame(settings["query"]),) if isinstance(settings["query"], int) else ()
     aspect = grid_aspect(subject.grid) if box is None else None

@@ -266,10 +266,10 @@ def _received(subject: ViewContext) -> list:
     return _by_block(subject, "received", analyses.attention_received)
 
 
-def _by_block(subject: ViewContext, name: str, of: Callable) -> list:
-    """Return `of(trace, block)` for every block of the trace, from 0; cached under `name`."""
+def _by_block(subject: ViewContext, name: str, compute: Callable) -> list:
+    """Return `compute(trace, block)` for every block of the trace, from 0; cached under `name`."""
     trace = subject.trace
-    return subject.once(name, lambda: [of(trace, block) for block in range(len(trace.layers))])
+    return subject.once(name, lambda: [compute(trace, block) for block in range(len(trace.layers))])
 
 
 def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:

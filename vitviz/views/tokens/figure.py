@@ -22,13 +22,13 @@ from vitviz.views.tokens import matrix_panels
 LIMIT = "Median {median}, MAD {mad}; above the limit of {limit}: {count} of {all} patches."
 
 
-def spec(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, style) -> FigureSpec:
     """Return the figure of the selected panel: similarity, components, norms or heads."""
     kinds = {"similarity": _similarity, "components": _components, "norms": _norms, "heads": _heads}
-    return kinds[settings["show"]](view, subject, settings, asked)
+    return kinds[settings["show"]](view, subject, settings, style)
 
 
-def _similarity(view, subject, settings, asked) -> FigureSpec:
+def _similarity(view, subject, settings, style) -> FigureSpec:
     """Return the map of each patch's cosine with the selected token, and maps of the pins.
 
     With detail also the selected token's map at every depth.
@@ -40,9 +40,9 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
     similar = LocalizedText("Similarity to {token}", token=_token_name(grid, token))
     title = join_texts(similar, _caption(settings))
     values = item_values(view, subject, "similarity", settings)
-    main = map_over_image(subject, asked, values, scale, title, (*marks, *held), settings["opacity"])
+    main = map_over_image(subject, style, values, scale, title, (*marks, *held), settings["opacity"])
     rows = [(main,)]
-    if asked.detail:
+    if style.detail:
         depths = np.asarray(item_values(view, subject, "by_depth", settings), float)
         text = LocalizedText("{token} at every depth", token=_token_name(grid, token))
         rows = [(main, _strip(depths, text, grid, settings, scale))]
@@ -52,9 +52,9 @@ def _similarity(view, subject, settings, asked) -> FigureSpec:
         pins = ()
         for pin, line, colour in zip(settings["pins"], pinned, PINS * 4, strict=False):
             mark = (PatchFrame(pin - grid.prefix, colour),) if pin >= grid.prefix else ()
-            pins += (map_over_image(subject, asked, line, scale, _token_name(grid, pin), mark),)
+            pins += (map_over_image(subject, style, line, scale, _token_name(grid, pin), mark),)
         rows.append(pins)
-    return FigureSpec(tuple(rows), width=WIDE if asked.detail or len(settings["pins"]) > 2 else NARROW)
+    return FigureSpec(tuple(rows), width=WIDE if style.detail or len(settings["pins"]) > 2 else NARROW)
 
 
 def _cosines(view, subject, settings) -> Scale:
@@ -72,7 +72,7 @@ def _cosines(view, subject, settings) -> Scale:
     return Scale("viridis", min(low, 0.99), 1.0, LocalizedText("Cosine"))
 
 
-def _components(view, subject, settings, asked) -> FigureSpec:
+def _components(view, subject, settings, style) -> FigureSpec:
     """Return the map of the patches coloured by their principal components at a depth.
 
     With detail also the colours at every depth and the scores of each component.
@@ -84,7 +84,7 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
     title = join_texts(LocalizedText("Principal components"), _caption(settings))
     main = map_over_image(
-        subject, asked, scores[..., 0], None, title, marks, settings["opacity"], tints[depth]
+        subject, style, scores[..., 0], None, title, marks, settings["opacity"], tints[depth]
     )
     turned = LocalizedText("Red, green, blue: components 1, 2, 3.")
     if settings["tint"] == "steady":
@@ -99,7 +99,7 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     if subject.fitted is not None:
         text = LocalizedText("Every depth, one basis each for the whole video")
         notes += (text,)
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
     singles = ()
     for i, share in enumerate(shares):
@@ -110,7 +110,7 @@ def _components(view, subject, settings, asked) -> FigureSpec:
     return FigureSpec(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 
-def _norms(view, subject, settings, asked) -> FigureSpec:
+def _norms(view, subject, settings, style) -> FigureSpec:
     """Return the map of the patches' norms at a depth, those above the limit framed.
 
     With detail also the histogram, the map at every depth and the attention sinks.
@@ -124,7 +124,7 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
     scale = Scale("magma", min(low, median), high, LocalizedText("Norm of the token"))
     title = join_texts(LocalizedText("Norms"), _caption(settings))
     values = patches.reshape(grid.rows, grid.cols)
-    main = map_over_image(subject, asked, values, scale, title, marks, settings["opacity"])
+    main = map_over_image(subject, style, values, scale, title, marks, settings["opacity"])
     details = {"median": number(median), "mad": number(mad), "limit": number(limit)}
     details |= {"count": len(marks), "all": int(np.isfinite(patches).sum())}
     notes = [LocalizedText(LIMIT, **details)]
@@ -132,23 +132,23 @@ def _norms(view, subject, settings, asked) -> FigureSpec:
         details = [(_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix)]
         named = (LocalizedText("{name}: {value}", name=name, value=value) for name, value in details)
         notes.append(join_texts(*named))
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
     each = np.stack([scale_to_rgb(one, Scale("magma", *finite_range(one), "")) for one in laid])
     strip = _strip(each, LocalizedText("Every depth, each on its own scale"), grid, settings)
-    chart = _limited(view.chart(subject, settings), limit)
+    chart = _mark_limit(view.chart(subject, settings), limit)
     rows = (main, chart), (strip, *matrix_panels(view, subject, settings))
     return FigureSpec(rows, tuple(notes), width=WIDE)
 
 
-def _heads(view, subject, settings, asked) -> FigureSpec:
+def _heads(view, subject, settings, style) -> FigureSpec:
     """Return the spread of each head's attention; with detail also the similarity of a layer's heads."""
     both = matrix_panels(view, subject, settings)
-    return FigureSpec((both,), width=WIDE) if asked.detail else FigureSpec((both[:1],), width=NARROW)
+    return FigureSpec((both,), width=WIDE) if style.detail else FigureSpec((both[:1],), width=NARROW)
 
 
-def _limited(chart: Chart, limit: float) -> Chart:
+def _mark_limit(chart: Chart, limit: float) -> Chart:
     """Return the histogram of norms with a line at `limit` and the bars above it in orange."""
     said = {"value": number(limit)}
     name = LocalizedText("limit: {value}", **said)

@@ -39,13 +39,13 @@ CLASSES = (
 )
 
 
-def spec(view, subject, settings, asked) -> FigureSpec:
+def spec(view, subject, settings, style) -> FigureSpec:
     """Return both panels with one legend; with detail also the ranking and the selected panel.
 
     For a set of images, see `_of_many`.
     """
     if subject.survey is not None:
-        return _of_many(view, subject, settings, asked)
+        return _of_many(view, subject, settings, style)
     trial, score = view.results(subject, settings), settings["score"]
     ranked = [name for name, _ in trial.ranking(score)]
     charts = curve_panels(trial, ranked, subject, settings, settings["method"])
@@ -55,7 +55,7 @@ def spec(view, subject, settings, asked) -> FigureSpec:
     notes.append(LocalizedText("Band: 95 % of random maps, estimated from {count}.", count=draws))
     refused = trial.refused.items()
     reasons = [LocalizedText("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
-    if not asked.detail:
+    if not style.detail:
         return FigureSpec((charts, (Legend(lines),)), (*notes, *reasons), width=WIDE)
     mean, reach = trial.chance(score)[0], trial.reach(score)
     unit = "" if score == "logit" else " %"
@@ -117,7 +117,7 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     return Tiles(np.stack(pictures), ACROSS, title, **like), LocalizedText(SIGNED, most=fixed(shared))
 
 
-def _of_many(view, subject, settings, asked) -> FigureSpec:
+def _of_many(view, subject, settings, style) -> FigureSpec:
     """Return each method's lead over random maps, with two standard errors; with detail also the ranking."""
     survey, score = subject.survey, settings["score"]
     place = image_set.protocol_of(survey, settings)
@@ -126,10 +126,10 @@ def _of_many(view, subject, settings, asked) -> FigureSpec:
     notes = [verdict_text_over_images(rows, survey.images), removed]
     notes.append(LocalizedText("Lines: two standard errors of the paired difference over images."))
     charts = [(view.chart(subject, settings),)]
-    if asked.detail:
+    if style.detail:
         charts.append((_standing(rows, score),))
         notes += [LocalizedText(SHARED), LocalizedText(CLASSES)]
-    return FigureSpec(tuple(charts), (*notes, *refusal_texts(survey)), width=WIDE if asked.detail else 120.0)
+    return FigureSpec(tuple(charts), (*notes, *refusal_texts(survey)), width=WIDE if style.detail else 120.0)
 
 
 def _standing(rows, score: str) -> TextTable:
@@ -167,8 +167,8 @@ def _removed(view, patches_as: str) -> LocalizedText:
     return LocalizedText("{name}: {value}", name=field.label, value=dict(field.options)[patches_as])
 
 
-def _value(one: float, score: str) -> str:
+def _value(value: float, score: str) -> str:
     """Format a score: in per cent, or as it is for score "logit"; a dash for NaN and infinity."""
-    if not math.isfinite(one):
+    if not math.isfinite(value):
         return "–"
-    return fixed(one, 2) if score == "logit" else fixed(100 * one, 1)
+    return fixed(value, 2) if score == "logit" else fixed(100 * value, 1)

@@ -27,7 +27,7 @@ def ranking_json(survey: Any, settings: Settings) -> dict[str, Any]:
         "pictures": survey.images,
         "patches_as": ranking.faithfulness_measure(survey).protocols[place],
         "verdict": text_to_json(ranking.verdict_text_over_images(rows, survey.images)),
-        "rows": [{name: _known(value) for name, value in row.items()} for row in rows],
+        "rows": [{name: _finite_or_none(value) for name, value in row.items()} for row in rows],
         "refused": [text_to_json(sentence) for sentence in ranking.refusal_texts(survey)],
     }
 
@@ -97,6 +97,6 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
     return [{**about, "title": TITLES[row["method"]], **row} for row in result]
 
 
-def _known(value: Any) -> Any:
+def _finite_or_none(value: Any) -> Any:
     """Return the value for JSON: None for NaN and infinity."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
