@@ -180,9 +180,9 @@ def matrix_figure(matrix: Matrix, say: Say = str, dark: bool = False) -> go.Figu
     return _figure(matrix, [cells], shapes, x, y, height, [], say, dark)
 
 
-def _cell_ticks(names: Sequence[str], count: int, step: int, say: Say) -> dict[str, Any]:
-    """Return Plotly's axis settings for cells: a tick every `step` cells, at most about 30."""
-    every = step * -(-count // (30 * step))
+def _cell_ticks(names: Sequence[str], count: int, interval: int, say: Say) -> dict[str, Any]:
+    """Return Plotly's axis settings for cells: a tick every `interval` cells, at most about 30."""
+    every = interval * -(-count // (30 * interval))
     named = [(at + 1, names[at] if names else str(at + 1)) for at in range(0, count, every)]
     return _named_ticks([(at, name) for at, name in named if name], say)
 

@@ -73,15 +73,15 @@ def check_video_format(form: str, seconds: float) -> None:
         raise VitvizError(f"{quoted(seconds)} seconds for each frame is not valid; expected 0.1 to 5.")
 
 
-def _rendered_frames(reel: FrameRenderer, told: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
-    """Yield every rendered frame in order; after each, call `told(done, total)`."""
+def _rendered_frames(reel: FrameRenderer, on_frame: OnFrame) -> Iterator[UInt8[np.ndarray, "tall wide 3"]]:
+    """Yield every rendered frame in order; after each, call `on_frame(done, total)`."""
     for number in range(len(reel)):
         yield reel[number]
         cancellation.check()
-        told(number + 1, len(reel))
+        on_frame(number + 1, len(reel))
 
 
-def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
+def _mp4(reel: FrameRenderer, times: list[int], rate: float, on_frame: OnFrame) -> bytes:
     """Return an H.264 MP4 at `rate` frames per second; frame n is repeated times[n] times.
 
     Raise VitvizError if imageio-ffmpeg is not installed or its encoder fails.
@@ -99,7 +99,7 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
         encoder = write_frames(str(path), reel.size, **form, **said)
         try:
             encoder.send(None)
-            for frame, count in zip(_rendered_frames(reel, told), times, strict=True):
+            for frame, count in zip(_rendered_frames(reel, on_frame), times, strict=True):
                 for _ in range(count):
                     encoder.send(np.ascontiguousarray(frame))
         except OSError as error:  # the encoder did not start, or ended early
@@ -111,11 +111,11 @@ def _mp4(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> b
         return path.read_bytes()
 
 
-def _gif(reel: FrameRenderer, times: list[int], rate: float, told: OnFrame) -> bytes:
+def _gif(reel: FrameRenderer, times: list[int], rate: float, on_frame: OnFrame) -> bytes:
     """Return a looping GIF with one palette of 256 colours; frame n lasts times[n] / rate seconds."""
     colours = _colours(reel)
     none = Image.Dither.NONE  # dithering dots would look like data
-    frames = map(Image.fromarray, _rendered_frames(reel, told))
+    frames = map(Image.fromarray, _rendered_frames(reel, on_frame))
     drawn = (frame.quantize(palette=colours, dither=none) for frame in frames)
     file = io.BytesIO()
     lasting = [round(1000 * count / rate) for count in times]
@@ -246,7 +246,7 @@ def animation(
 
     if check_axis(over) == "layers":
         result, subject, parsed, asked = trace_by(inspector)
-        figure_of = partial(print_view, result, subject, asked=asked)
+        figure_of = partial(print_view, result, subject, style=asked)
         return layer_video(result, subject, parsed, detail, figure_of)
     from vitviz import engine
     from vitviz.engine.hub.snapshots import all_snapshots, folder_of

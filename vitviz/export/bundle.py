@@ -50,30 +50,30 @@ def bundle_modules(sources: Mapping[str, str], wanted: Iterable[str], also: Iter
     return f"'use strict';\nconst $modules = {{\n{functions}\n}};\n{LOADER}"
 
 
-def _gather(path: str, sources: Mapping[str, str], found: dict[str, str], above: tuple[str, ...]) -> None:
-    """Add the JavaScript of module `path` to `found`, after all modules that it imports.
+def _gather(path: str, sources: Mapping[str, str], functions: dict[str, str], above: tuple[str, ...]) -> None:
+    """Add the JavaScript of module `path` to `functions`, after all modules that it imports.
 
     Raise ValueError for an unknown path or circular imports; `above` are the importers.
     """
     if path in above:
         raise ValueError(f"Modules import each other in a circle: {' → '.join((*above, path))}.")
-    if path in found:
+    if path in functions:
         return
     if path not in sources:
         raise ValueError(f"{above[-1] if above else 'A page'} imports {path}, which is no module.")
     for one in _IMPORT.finditer(sources[path]):
-        _gather(_resolved(path, one["path"]), sources, found, (*above, path))
-    found[path] = _function(path, sources[path])
+        _gather(_resolve(path, one["path"]), sources, functions, (*above, path))
+    functions[path] = _function(path, sources[path])
 
 
 def _function(path: str, text: str) -> str:
     """Return a module's JavaScript as an async function of ($exports, $load, $import)."""
 
-    def imported(one: re.Match) -> str:
-        whole = f"await $load({json.dumps(_resolved(path, one['path']))})"
-        if one["default"]:
-            return f"const {one['default']} = ({whole}).default;"
-        names = one["all"] or "{" + re.sub(r"\s+as\s+", ": ", one["names"]) + "}"
+    def imported(statement: re.Match) -> str:
+        whole = f"await $load({json.dumps(_resolve(path, statement['path']))})"
+        if statement["default"]:
+            return f"const {statement['default']} = ({whole}).default;"
+        names = statement["all"] or "{" + re.sub(r"\s+as\s+", ": ", statement["names"]) + "}"
         return f"const {names} = {whole};"
 
     names = [match["name"] for match in _EXPORT.finditer(text)]
@@ -89,6 +89,6 @@ def _function(path: str, text: str) -> str:
     return f"async ($exports, $load, $import) => {{\n{text}\n{given}}}"
 
 
-def _resolved(path: str, to: str) -> str:
+def _resolve(path: str, to: str) -> str:
     """Return the path of the module that `path` imports as `to`, a relative path."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), to))

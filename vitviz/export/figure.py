@@ -46,14 +46,14 @@ LONGEST = 140  # maximum length of a file name
 
 
 def _caption(
-    view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle, spec: FigureSpec,
+    view: View, subject: ViewContext, settings: Mapping[str, Any], style: PrintStyle, spec: FigureSpec,
     second: ViewContext | None,
 ) -> Caption:  # fmt: skip
     """Return the caption: panels and idea; image, checkpoint, settings, definition, limits and sources."""
-    say = partial(translate, tag=asked.language)
+    say = partial(translate, tag=style.language)
     titles = [panel.title for row in spec.rows for panel in row if getattr(panel, "title", "")]
     checkpoint, trace, grid = subject.inspector.checkpoint, subject.trace, subject.grid
-    beside = {} if second is None else {"name": second.checkpoint, "known": _known(second)}
+    beside = {} if second is None else {"name": second.checkpoint, "known": _model_facts(second)}
     details = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
     size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **details)
     assumed = ", ".join(assumption.taken or assumption.name for assumption in checkpoint.assumed)
@@ -74,8 +74,8 @@ def _caption(
         (first_sentence(say(view.words.what)), True),
     )
     parts = [
-        _photograph(subject, asked.picture) if view.needs is Needs.RUN and trace is not None else "",
-        LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_known(subject)),
+        _image_line(subject, style.picture) if view.needs is Needs.RUN and trace is not None else "",
+        LocalizedText("Checkpoint: {name} ({known}).", name=subject.checkpoint, known=_model_facts(subject)),
         LocalizedText("Second checkpoint: {name} ({known}).", **beside) if beside else "",
         image_count_text(subject) if view.needs is Needs.SET or subject.survey is not None else "",
         LocalizedText("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
@@ -95,7 +95,7 @@ def _caption(
     return Caption(sentences, tuple(lines))
 
 
-def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
+def _image_line(subject: ViewContext, picture: str) -> LocalizedText:
     """Return the caption line of the image: title, credit (of a sample) and size."""
     width, height = subject.trace.view.upload
     size = {"width": width, "height": height}
@@ -108,7 +108,7 @@ def _photograph(subject: ViewContext, picture: str) -> LocalizedText:
     return LocalizedText("Image: {title}, {width} × {height} px.", title=picture, **size)
 
 
-def _known(subject: ViewContext) -> str:
+def _model_facts(subject: ViewContext) -> str:
     """Return a checkpoint's architecture, training data, licence and paper as text; "–" if none is known."""
     if subject.inspector is None:
         return "–"
@@ -440,19 +440,19 @@ def settings_as_text(view: View, settings: Mapping[str, Any]) -> dict[str, str]:
     return {name: setting_as_text(controls.get(name), value) for name, value in settings.items()}
 
 
-def print_view(view: View, subject: ViewContext, settings: Mapping[str, Any], asked: PrintStyle) -> Figure:
+def print_view(view: View, subject: ViewContext, settings: Mapping[str, Any], style: PrintStyle) -> Figure:
     """Return the figure of a view, given its context and validated settings."""
-    language = asked.language
+    language = style.language
     if language not in NAMES:
         raise VitvizError(f"There is no language {quoted(language)}; expected one of {', '.join(NAMES)}.")
     if reason := refusal(view, subject):
         raise VitvizError(reason)
-    spec = figure_spec(view, subject, settings, asked)
+    spec = figure_spec(view, subject, settings, style)
     second = subject.beside if spec.second else None
-    caption = _caption(view, subject, settings, asked, spec, second)
+    caption = _caption(view, subject, settings, style, spec, second)
     title = f"{translate(view.title, language)} · {subject.checkpoint}"
-    name = figure_file_name(view, subject, settings, asked.detail, second, asked.picture)
-    return Figure(spec, name, caption, title, asked.dark, language)
+    name = figure_file_name(view, subject, settings, style.detail, second, style.picture)
+    return Figure(spec, name, caption, title, style.dark, language)
 
 
 def upright_upload(picture: Any, subject: ViewContext) -> np.ndarray | None:

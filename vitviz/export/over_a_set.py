@@ -104,8 +104,8 @@ def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
 
     @cache
-    def survey(name: str, asked: str) -> Survey:
-        return survey_samples(engine.load(name, **like), size, None if asked == "all" else [asked])
+    def survey(name: str, measure: str) -> Survey:
+        return survey_samples(engine.load(name, **like), size, None if measure == "all" else [measure])
 
     steps = {frame.step: frame.name for frame in all_snapshots(checkpoint) if frame.step is not None}
     return TrainingHistory(steps, survey)

@@ -138,7 +138,7 @@ def standalone_view(
     strokes = subject.seen.retouched.text() if subject.seen else ""
     lead = [shown.words.what, shown.words.how]
     lead += [text_to_json(LocalizedText(RETOUCHED, what=strokes))] if strokes else []
-    parts = {**upload, **_parts(shown, subject, texts, domains)}
+    parts = {**upload, **_encoded_arrays(shown, subject, texts, domains)}
     data = {"value": details, "lead": lead, "fixed": fixed, "parts": parts}
     return StandaloneView(shown.slug, _page(shown.slug, data, language), fixed)
 
@@ -192,20 +192,20 @@ def _choose_live(
         values = view.export.values(subject, name) or _domain(named.get(name), name, about, live is not None)
         domains |= {name: values} if texts.get(name) in values else {}
     if live is None:
-        domains = _fitting(view, subject, texts, domains, budget, seconds)
+        domains = _limit_domains(view, subject, texts, domains, budget, seconds)
     return texts, domains, tuple(name for name in kept if name not in domains)
 
 
-def _parts(
-    view: View, subject: ViewContext, given: SettingTexts, domains: Domains
+def _encoded_arrays(
+    view: View, subject: ViewContext, texts: SettingTexts, domains: Domains
 ) -> dict[str, dict[str, Any]]:
     """Return the encoded array, or error message, of every address that the script can request."""
     parts = {}
-    for item in drawn_items(view, subject, given):
-        for values in product(*(domains.get(name, (given[name],)) for name in item.depends)):
+    for item in drawn_items(view, subject, texts):
+        for values in product(*(domains.get(name, (texts[name],)) for name in item.depends)):
             asked = dict(zip(item.depends, values, strict=True))
             query = "&".join(f"{name}={value}" for name, value in asked.items())
-            array = _array_or_error(view, subject, item, {**given, **asked})
+            array = _array_or_error(view, subject, item, {**texts, **asked})
             # the key must match frontend/standalone_html.js
             parts[f"cell/{view.slug}/{item.name}?{query}"] = _encode_array(array)
     return parts
@@ -234,7 +234,7 @@ def image_addresses(subject: ViewContext, image: Any) -> tuple[dict[str, dict[st
     return {"cell/picture/input?": seen, "cell/picture/upload?": whole}, subject
 
 
-def drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[Item]:
+def drawn_items(view: View, subject: ViewContext, texts: SettingTexts) -> list[Item]:
     """Return the items that the view's script requests with the given settings.
 
     The shared scripts request the map and the chart.
@@ -243,17 +243,17 @@ def drawn_items(view: View, subject: ViewContext, given: SettingTexts) -> list[I
     skipped = view.export.skipped(subject)
     offered = [one for one in view.items if one.name not in skipped]
     every = [one for one in offered if one.name in drawn or not is_mapped(view)]
-    return [one for one in every if all(given[name] == value for name, value in one.only_when)]
+    return [one for one in every if all(texts[name] == value for name, value in one.only_when)]
 
 
-def _fitting(
-    view: View, subject: ViewContext, given: SettingTexts, domains: Domains, budget: float, seconds: float
+def _limit_domains(
+    view: View, subject: ViewContext, texts: SettingTexts, domains: Domains, budget: float, seconds: float
 ) -> Domains:
     """Return `domains` without the live settings of most values, until all fits `budget` and `seconds`."""
     cost = {}
-    for item in drawn_items(view, subject, given):
+    for item in drawn_items(view, subject, texts):
         begun = time.monotonic()
-        array = _array_or_error(view, subject, item, given)
+        array = _array_or_error(view, subject, item, texts)
         size = array.nbytes if isinstance(array, np.ndarray) else 0
         cost[item] = np.array([size, time.monotonic() - begun])
     while domains:
@@ -303,12 +303,12 @@ def _array_or_error(
         return error
 
 
-def _encode_array(found: np.ndarray | VitvizError) -> dict[str, Any]:
+def _encode_array(array: np.ndarray | VitvizError) -> dict[str, Any]:
     """Return an array as JSON (base64 data, shape, dtype), or an error as JSON with its message, `said`."""
-    if isinstance(found, VitvizError):
-        return {"said": text_to_json(message_of(found))}
-    details = {"shape": ",".join(map(str, found.shape)), "dtype": str(found.dtype)}
-    return {**_file(found.tobytes(), "application/octet-stream"), **details}
+    if isinstance(array, VitvizError):
+        return {"said": text_to_json(message_of(array))}
+    details = {"shape": ",".join(map(str, array.shape)), "dtype": str(array.dtype)}
+    return {**_file(array.tobytes(), "application/octet-stream"), **details}
 
 
 def _file(data: bytes, kind: str) -> dict[str, str]:

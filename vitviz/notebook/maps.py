@@ -74,20 +74,20 @@ def _cell(value: Any) -> str:
     return f'<td class="n">{value if isinstance(value, int) else number(float(value))}</td>'
 
 
-def image(pixels: UInt8[np.ndarray, "height width 3"], said: str, width: int | None = None) -> str:
+def image(pixels: UInt8[np.ndarray, "height width 3"], label: str, width: int | None = None) -> str:
     """Return pixels as an img element, `width` CSS pixels wide."""
     data = base64.b64encode(encode_image(pixels, ".png")).decode()
     size = f' style="width:{width}px"' if width else ""
-    return f'<img alt="{text(said)}"{size} src="data:image/png;base64,{data}">'
+    return f'<img alt="{text(label)}"{size} src="data:image/png;base64,{data}">'
 
 
-def scale(low: float, high: float, colours: str, said: str, width: int = 240) -> str:
-    """Return a colour bar as HTML, labelled at both ends, and at zero for a diverging map; `said` below."""
+def scale(low: float, high: float, colours: str, label: str, width: int = 240) -> str:
+    """Return a colour bar as HTML, labelled at both ends, and at zero for a diverging map; `label` below."""
     ramp = map_to_rgb(np.linspace(0, 1, 256)[None].repeat(10, axis=0), 0.0, 1.0, colours)
     middle = "<span>0</span>" if low < 0 < high and colours == "balance" else ""
     ends = f"<span>{number(low)}</span>{middle}<span>{number(high)}</span>"
     bar = image(ramp, f"colours from {number(low)} to {number(high)}", width)
-    details = f'<div class="vitviz-ends">{ends}</div><small>{text(said)}</small>'
+    details = f'<div class="vitviz-ends">{ends}</div><small>{text(label)}</small>'
     return f'<div style="width:{width}px;max-width:100%">{bar}{details}</div>'
 
 
@@ -127,15 +127,15 @@ def tensor_card(tensor: Any, what: TensorName) -> str:
     return card(what.title, draw(values, what), caption=what.caption)
 
 
-def map_card(values: Any, said: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
+def map_card(values: Any, label: str, picture: np.ndarray | None = None, diverging: bool = False) -> str:
     """Return a patch map with its colour bar as HTML: over its image if given, otherwise in squares."""
     values = np.asarray(values, dtype=np.float64)
     low, high, colours = look = bounds(values, diverging)
     pixels = squares(values, *look)
     if picture is not None and np.isfinite(values).all():
         pixels = overlay(picture, values, colours=colours, low=low, high=high)
-    drawn = image(pixels, f"map of {values.shape[0]} × {values.shape[1]} patches: {said}", WIDTH)
-    return f"<div>{drawn}{scale(*look, said, WIDTH)}</div>"
+    drawn = image(pixels, f"map of {values.shape[0]} × {values.shape[1]} patches: {label}", WIDTH)
+    return f"<div>{drawn}{scale(*look, label, WIDTH)}</div>"
 
 
 def atlas(pictures: Float[np.ndarray, "count row col channel"]) -> str:

@@ -32,8 +32,8 @@ def fitting(inspector: Inspector, size: tuple[int, int]) -> int:
 class BatchSize:
     """Images per pass of one process: `asked`, or `images` at first; halved where memory runs out."""
 
-    def __init__(self, asked: int | None, images: int):
-        self.asked, self.images = asked, asked or images
+    def __init__(self, requested: int | None, images: int):
+        self.asked, self.images = requested, requested or images
 
     def halve(self, failed: int) -> None:
         """Reduce the batch size to half of `failed`, the size of a batch that did not fit into memory.

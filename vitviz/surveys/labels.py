@@ -53,7 +53,7 @@ class Labels:
         self._known = _unique(parts) | _unique(whole)  # a full label takes precedence over a part of another
         if classes is not None and not isinstance(classes, Mapping):
             classes = {name: number for number, name in enumerate(classes)}
-        self._given = {str(name): self._of(value) for name, value in (classes or {}).items()}
+        self._given = {str(name): self._class_number(value) for name, value in (classes or {}).items()}
         for name, number in self._given.items():
             if number is None:
                 raise VitvizError(
@@ -68,7 +68,7 @@ class Labels:
             VitvizError: If the label is missing or unknown and labels are required.
         """
         result = self._given.get(str(label)) if label is not None else None
-        result = self._of(label) if result is None else result
+        result = self._class_number(label) if result is None else result
         if result is None and self.required:
             other = f"the label {quoted(str(label))}, which is none of the checkpoint's {self.count} classes"
             said = "has no label" if label is None else f"has {other}"
@@ -78,7 +78,7 @@ class Labels:
             )
         return result
 
-    def _of(self, label: str | int | None) -> int | None:
+    def _class_number(self, label: str | int | None) -> int | None:
         """Return the class number (from 0) of a class name or number; None if there is no such class."""
         if not isinstance(label, str):  # an int or a NumPy integer
             return None if label is None or not 0 <= int(label) < self.count else int(label)

@@ -61,7 +61,7 @@ def _remove_parts(folder: Path, ended: Callable[[int], bool]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _gone(process: int) -> bool:
+def _has_ended(process: int) -> bool:
     """Return True if the process with this id has ended; on Windows False for every other process.
 
     A file with this process's own id comes from an earlier process with the same id, which has ended.
@@ -92,7 +92,7 @@ class SurveyFolder:
         try:
             (folder / "parts").mkdir(parents=True, exist_ok=True)
             before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else None
-            _remove_parts(folder, _gone)
+            _remove_parts(folder, _has_ended)
         except OSError as error:
             raise VitvizError(
                 f"The survey cannot be written to {folder.name[:200]}: {first_line(error)}. Choose another"
@@ -244,12 +244,12 @@ def quantiles_of(
     for start in range(0, ends[-1], room):
         some = slice(start, start + room)
         if rows := [side_by_side(row)[some].copy() for part in parts() for row in part.rows]:
-            result[:, some] = _of_columns(np.stack(rows))
+            result[:, some] = _column_quantiles(np.stack(rows))
     each = zip(shapes.items(), pairwise(ends), strict=True)
     return {name: result[:, a:b].reshape(len(RANKS), *shape) for (name, shape), (a, b) in each}
 
 
-def _of_columns(values: np.ndarray) -> np.ndarray:
+def _column_quantiles(values: np.ndarray) -> np.ndarray:
     """Return the quantiles at `RANKS` of every column, (rank, column), ignoring NaN."""
     ordered, counts = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)  # np.sort puts NaN last
     places = np.ceil(np.outer(RANKS, counts) - 1e-9).astype(int) - 1

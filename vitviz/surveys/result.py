@@ -57,7 +57,7 @@ class Mistakes:
         self.nearest = heapq.nsmallest(KEPT, nearest, key=lambda row: row.probability - row.of_label)
 
 
-def _answer(row: Row) -> tuple[int | None, float | None]:
+def _prediction(row: Row) -> tuple[int | None, float | None]:
     """Return (predicted class, probability); for a head of values, (largest output, its value)."""
     if not row.outputs:
         return row.answer, row.probability
@@ -112,7 +112,7 @@ class Survey(NotebookChart, NotebookTable):
     def grown(self, more: SurveyPart) -> Survey:
         """Return the survey extended by the images of a part."""
         rows = more.rows[: max(0, LISTED - self.images)]
-        answers = ((row.index, *_answer(row)) for row in rows)
+        answers = ((row.index, *_prediction(row)) for row in rows)
         return replace(
             self, images=self.images + len(more.rows), answers=(*self.answers, *answers),
             sums=add_sums(dict(self.sums), more.sums),

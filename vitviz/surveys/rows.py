@@ -190,7 +190,7 @@ class Measurement:
             except OutOfMemory as error:
                 while waiting:  # frees the memory of the batch before
                     yield from oldest()
-                finish = partial(self._halved, some, part, error)
+                finish = partial(self._halve, some, part, error)
             waiting.append((finish, waited))
             if len(waiting) > self._overlapping:
                 yield from oldest()
@@ -246,9 +246,9 @@ class Measurement:
         try:
             return finish()
         except OutOfMemory as error:
-            return self._halved(decoded, part, error)
+            return self._halve(decoded, part, error)
 
-    def _halved(self, decoded: Sequence[Decoded], part: int | None, error: OutOfMemory) -> list[SurveyPart]:
+    def _halve(self, decoded: Sequence[Decoded], part: int | None, error: OutOfMemory) -> list[SurveyPart]:
         """Measure a batch that did not fit into memory in halves, and return its results."""
         sound = sum(not isinstance(result, str) for *_, result in decoded)
         names = [one.name for one in self.measures if isinstance(one, BatchMeasure)]
@@ -265,7 +265,7 @@ class Measurement:
             try:
                 parts += self._launch(rest[:step], part)()
             except OutOfMemory as again:
-                parts += self._halved(rest[:step], part, again)
+                parts += self._halve(rest[:step], part, again)
             rest = rest[step:]
         return _with_effort(parts, Effort(failed=sound))
 
@@ -281,7 +281,7 @@ class Measurement:
         sound = [(index, item, result) for index, item, result in decoded if not isinstance(result, str)]
         items, device = [(index, item) for index, item, _ in sound], self.inspector.device
         if not sound:
-            return lambda: _divided([], skipped, part)
+            return lambda: _split_by_part([], skipped, part)
         several = f"{len(sound)} images at once" if len(sound) > 1 else "one image"
         forward, prepared = self.inspector.forward, [result for *_, result in sound]
         with memory_guard(device, f"Measuring {several}"):
@@ -300,7 +300,7 @@ class Measurement:
             batched = [one for one in self.measures if _is_batched(one)]
             result = {f"{one.name}.{name}": value for one in batched for name, value in one.of(seen).items()}
             result = result if batch.logits is None else result | {"": batch.logits}
-            arrive = _copying(result | {"finite": finite})
+            arrive = _begin_copy(result | {"finite": finite})
             watch.mark()
 
         def finish() -> list[SurveyPart]:
@@ -317,7 +317,7 @@ class Measurement:
             passed, *others = watch.seconds()
             effort = Effort(len(rows), 0.0, passed, sum(others), self.batch.images)
             across = [f"{m.name}.{what.name}" for m in self.measures for what in m.quantities if what.across]
-            return _divided(rows, skipped, part, across, grams, effort)
+            return _split_by_part(rows, skipped, part, across, grams, effort)
 
         return finish
 
@@ -333,7 +333,7 @@ class Measurement:
         logits, batch, asked = result.pop("", None), seen.trace, seen.measures
         batched = [one for one in self.measures if _is_batched(one)]
         labelled = {f"{one.name}.{what.name}" for one in batched for what in one.quantities if what.labelled}
-        answers = _answers(logits, batch.head_type, seen.label)
+        answers = _predictions(logits, batch.head_type, seen.label)
         rows = []
         for image, ((index, item), label, answer) in enumerate(zip(items, seen.label, answers, strict=True)):
             absent = labelled if label is None else ()
@@ -358,7 +358,7 @@ def _with_effort(parts: list[SurveyPart], effort: Effort) -> list[SurveyPart]:
     return [replace(first, effort=first.effort + effort), *others]
 
 
-def _divided(
+def _split_by_part(
     rows: Sequence[Row], skipped: Sequence[Skipped], part: int | None, across: Sequence[str] = (),
     grams: Sequence[Grams] = (), effort: Effort = _NO_EFFORT,
 ) -> list[SurveyPart]:  # fmt: skip
@@ -384,7 +384,7 @@ def _divided(
 _Answer = tuple[int | None, float | None, float | None, tuple[float, ...]]
 
 
-def _answers(
+def _predictions(
     logits: np.ndarray | None, head_type: HeadType, labels: Sequence[int | None]
 ) -> Iterable[_Answer]:
     """Return, per image, prediction, its probability, the true class's, and the values of a value head."""
@@ -401,7 +401,7 @@ def _answers(
     return zip(answers.tolist(), sure, of_labels, [()] * len(labels), strict=True)
 
 
-def _copying(arrays: Mapping[str, Array]) -> Callable[[], Values]:
+def _begin_copy(arrays: Mapping[str, Array]) -> Callable[[], Values]:
     """Begin to copy arrays to the host in float64; return a function that waits for the copies."""
     there = {name: one for name, one in arrays.items() if isinstance(one, torch.Tensor) and not one.is_cpu}
     arrive = copy_to_host(torch.cat([one.double().flatten() for one in there.values()])) if there else None
@@ -419,7 +419,7 @@ def _copying(arrays: Mapping[str, Array]) -> Callable[[], Values]:
 
 def to_host(arrays: Mapping[str, Array]) -> Values:
     """Return arrays in float64 on the host; those of a device are copied together."""
-    return _copying(arrays)()
+    return _begin_copy(arrays)()
 
 
 OnImage = Callable[[int, int | None], bool | None]

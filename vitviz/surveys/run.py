@@ -200,7 +200,7 @@ def survey(
     if not 0 < gpus_per_worker <= 1:
         said = quoted(gpus_per_worker)
         raise VitvizError(f"gpus_per_worker={said} is not valid; expected a number above 0, at most 1.")
-    through = partial(_spread, workers, gpus_per_worker) if workers else _through
+    through = partial(_measure_by_actors, workers, gpus_per_worker) if workers else _measure_here
     start = time.perf_counter()
     with progress_bar(progress) as tell:
         result, finished = through(plan, measuring, begun, parts, tell)
@@ -275,7 +275,7 @@ def measuring_of(inspector: Inspector, measures, size, batch: int | None, classe
     return Measurement(inspector, measures, labels, pixels, batches)
 
 
-def _through(
+def _measure_here(
     plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None, progress: OnImage | None
 ) -> tuple[Survey, bool]:
     """Measure all images that are not done; return the survey, and whether all are measured.
@@ -308,11 +308,11 @@ def _through(
     return begun.with_parts(every()), goes_on
 
 
-def _spread(
+def _measure_by_actors(
     workers: int, gpus: float, plan: Plan, measuring: Measurement, begun: Survey, parts: SurveyFolder | None,
     tell: OnImage | None
 ) -> tuple[Survey, bool]:  # fmt: skip
-    """Measure like `_through`, in Ray actors; parts are merged in order, not in order of completion."""
+    """Measure like `_measure_here`, in Ray actors; parts are merged in order, not in order of completion."""
     from vitviz.surveys.cluster import measure_parts
 
     result = {number: parts.read(number) for number in parts.numbers()} if parts else {}

@@ -144,12 +144,12 @@ def line_is_visible(panel: Chart, level: ReferenceLine) -> bool:
 
 
 def _wrap_entries(
-    found: list[tuple[str, str, str]], width: float, letters: FontMetrics
+    entries: list[tuple[str, str, str]], width: float, letters: FontMetrics
 ) -> list[tuple[int, ...]]:
     """Return the legend entries' indices, by line; a line has at most `width` mm."""
     lines: list[tuple[int, ...]] = []
     used = width
-    for i, (name, _, _) in enumerate(found):
+    for i, (name, _, _) in enumerate(entries):
         wide = 6.0 + letters.width(name) + 2.5
         if used + wide > width and (not lines or lines[-1]):
             lines.append(())

@@ -148,9 +148,9 @@ def render(
         drawing = PageDrawing(figure, width, height, letters, ink, say, dpi / 25.4 if form == "png" else 0)
         draw_figure(drawing, spec, layout)
         for artist in figure.findobj():
-            artist.draw = _checking(artist.draw, check)
+            artist.draw = _with_check(artist.draw, check)
         file = io.BytesIO()
-        file.write = _checking(file.write, check)  # writing a PNG of 20 million pixels takes seconds
+        file.write = _with_check(file.write, check)  # writing a PNG of 20 million pixels takes seconds
         details = _metadata(form, title, about)
         figure.savefig(file, format=form, dpi=dpi, facecolor=ink.paper, metadata=details)
     data = file.getvalue()
@@ -182,7 +182,7 @@ def pixel_count(
     return _count(width, lay_out(spec, width, *fonts_for(language, say)).height, dpi)
 
 
-def _checking(draw: Callable, check: Callable[[], None]) -> Callable:
+def _with_check(draw: Callable, check: Callable[[], None]) -> Callable:
     """Return `draw`, preceded by `check()` in every call; an error raised by `check` cancels drawing."""
 
     def draw_checked(*given, **named):
@@ -272,12 +272,12 @@ def inline_svg(chart: Chart) -> str:
     for number, one in enumerate(one for one in chart.series if one.dots):
         dots = [tooltip(chart, one, i) for i, y in enumerate(one.y) if y == y]
         said = [f"{', '.join(names)}: {value}" if names else value for value, *names in dots]
-        text = _titled(text, f'<g id="dots-{number}">', said)
+        text = _add_titles(text, f'<g id="dots-{number}">', said)
     label = html.escape(f"{chart.title or chart.y_label}: {chart.x_label}")
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def _titled(text: str, begins: str, said: list[str]) -> str:
+def _add_titles(text: str, begins: str, said: list[str]) -> str:
     """Return SVG text with a title in each mark of the group that starts with `begins`; `said` are titles."""
     start = text.index(begins)
     titles = (f"<title>{html.escape(one)}</title></use>" for one in said)

@@ -95,7 +95,7 @@ def _draw_axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
         drawing.line([x, x + area.width], [at, at], drawing.ink.faint, 0.12)
         drawing.text(x - GAP, at, said, align="right")
     drawing.line([x, x + area.width], [below, below], drawing.ink.ink, 0.2)
-    for at, said in _places(drawing, panel, area):
+    for at, said in _x_ticks(drawing, panel, area):
         place = float(across(at))
         drawing.line([place, place], [below, below + 0.7], drawing.ink.ink, 0.15)
         drawing.text(place, below + GAP + line / 2, said, align="center")
@@ -104,7 +104,7 @@ def _draw_axes(drawing: PageDrawing, panel: Chart, area: PanelLayout, x: float, 
     drawing.text(x - area.left + line * 0.7, y + area.height / 2, up_said, align="center", upright=True)
 
 
-def _places(drawing: PageDrawing, panel: Chart, area: PanelLayout) -> list[tuple[float, str]]:
+def _x_ticks(drawing: PageDrawing, panel: Chart, area: PanelLayout) -> list[tuple[float, str]]:
     """Return the ticks of the x axis as (value, label) pairs."""
     (first, last), letters = panel.x, drawing.letters
     if panel.ticks:
@@ -221,13 +221,13 @@ def _draw_tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float,
         drawing.text(
             middle, at, drawing.letters.short(drawing.say(caption), pitch * 1.02, size), size, "center"
         )
-    _numbered(drawing, panel, area, x, y)
+    _draw_names(drawing, panel, area, x, y)
     if panel.chosen is not None:
         at = (x + (panel.chosen % panel.across) * pitch, y + (panel.chosen // panel.across) * down)
         drawing.box(*at, side, tall, edge=drawing.ink.ink, line=0.5)
 
 
-def _numbered(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float) -> None:
+def _draw_names(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float, y: float) -> None:
     """Draw the names of tiles' columns and rows, as many as fit, and the axis labels."""
     letters = drawing.letters
     pitch, side, down = layout.tile_sizes(panel, area.width, letters)
@@ -298,10 +298,10 @@ def _draw_matrix(
         drawing.frame(x + col * w, y + row * h, w, h, "#ffffff")
 
 
-def _tick_names(names: Sequence[str], area: float, pitch: float, step: int) -> Iterator[int]:
-    """Yield the index of every `step`-th cell whose name fits beside the last; unnamed cells are skipped."""
+def _tick_names(names: Sequence[str], area: float, pitch: float, interval: int) -> Iterator[int]:
+    """Yield every `interval`-th cell (from 0) whose name fits beside the last; unnamed cells are skipped."""
     last = -np.inf
-    for cell in range(0, len(names), step):
+    for cell in range(0, len(names), interval):
         if names[cell] and (cell - last) * pitch >= area:
             yield (last := cell)
 

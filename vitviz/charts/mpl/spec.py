@@ -123,7 +123,7 @@ def share_scales(specs: Sequence[FigureSpec]) -> list[FigureSpec]:
 
 
 def map_by_position(each: Sequence[Sequence[Sequence]], of: Callable[[Sequence], Sequence]) -> list[tuple]:
-    """Return the figures' rows after `of` has mapped the items at each position, one per figure, together."""
+    """Return every figure's rows; `of` maps the items at one position in all figures to as many items."""
     made = [[of(place) for place in zip(*rows, strict=True)] for rows in zip(*each, strict=True)]
     return [tuple(tuple(place[i] for place in row) for row in made) for i in range(len(each))]
 
