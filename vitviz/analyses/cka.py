@@ -155,7 +155,7 @@ def cka(
 def cka_error(
     first: Sequence[Grams], second: Sequence[Grams], tokens: str = "patches"
 ) -> Float[Tensor, "depth depth2"]:
-    """Return the standard error of `cka`, by the jackknife over minibatches.
+    """Return the standard error of every number of `cka`, by the jackknife over minibatches.
 
     Args and Raises are those of `cka`. The images must be independent.
 
@@ -180,7 +180,7 @@ def cka_error(
 
 
 def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iterator[tuple[Tensor, ...]]:
-    """Yield each minibatch's contribution to the numerator and to both terms of the denominator."""
+    """Yield by minibatch HSIC(first, second) of all pairs of depths, and each depth's HSIC with itself."""
     if tokens not in TOKENS:
         raise VitvizError(f"tokens={quoted(tokens)} is not valid; expected one of {', '.join(TOKENS)}.")
     if not first or [one.pictures for one in first] != [one.pictures for one in second]:
@@ -199,11 +199,11 @@ def _parts(first: Sequence[Grams], second: Sequence[Grams], tokens: str) -> Iter
         yield hsic(one, other), hsic(one, one).diag(), hsic(other, other).diag()
 
 
-def _ratio(both: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Return the CKA of each pair of depths: both / sqrt(one * other), from sums of unbiased HSICs.
+def _ratio(cross: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Return the CKA of each pair of depths: cross / sqrt(first * second), from sums of unbiased HSICs.
 
     NaN if the HSIC of a depth with itself is not positive.
     """
     # zero up to rounding, or positive
-    below = torch.outer(one.clamp(min=0).sqrt(), other.clamp(min=0).sqrt())
-    return torch.where(below > 0, both / below, torch.nan)
+    below = torch.outer(first.clamp(min=0).sqrt(), second.clamp(min=0).sqrt())
+    return torch.where(below > 0, cross / below, torch.nan)

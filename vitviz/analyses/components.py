@@ -143,22 +143,24 @@ class Scatter:
         self.mean, self.count = self.mean + apart * (len(own) / number), number
 
     def basis(self, count: int = 3) -> Basis:
-        """Return the first `count` principal directions, as `basis_of`."""
+        """Return the first `count` principal directions of all tokens added so far, as `fit_basis` does."""
         values, result = torch.linalg.eigh(self.products)
         directions, whole = result.mT.flip(0)[:count], self.products.trace()
         return _basis(self.mean, directions, values.flip(0)[:count], whole, self.count)
 
 
-def _basis(mean: Tensor, directions: Tensor, values: Tensor, whole: Tensor, number: int) -> Basis:
-    """Return the basis, with the largest loading of each direction positive, and the shares of variance."""
+def _basis(mean: Tensor, directions: Tensor, eigenvalues: Tensor, total: Tensor, count: int) -> Basis:
+    """Return the Basis of `count` tokens; the sign of each direction makes its largest loading positive."""
     largest = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True))
-    squares = values.clamp_min(0)
-    shares = squares / whole if whole > 0 else torch.zeros_like(squares)
-    return Basis(mean, directions * torch.where(largest < 0, -1.0, 1.0), squares / max(number - 1, 1), shares)
+    squares = eigenvalues.clamp_min(0)
+    shares = squares / total if total > 0 else torch.zeros_like(squares)
+    return Basis(mean, directions * torch.where(largest < 0, -1.0, 1.0), squares / max(count - 1, 1), shares)
 
 
 def whiten_scores(basis: Basis, scores: Float[Tensor, "patch component"]) -> Float[Tensor, "patch 3"]:
-    """Return three scores of unit deviation over the fitted tokens; 0 for missing components. Raises nothing.
+    """Return each patch's first three scores, divided by their standard deviation over the fitted tokens.
+
+    Components that are missing or do not vary get 0. Raises nothing.
 
     >>> tokens = torch.tensor([[-5.0, 0.0], [5.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> basis = fit_basis(tokens, 2)

@@ -86,7 +86,7 @@ def patches_at(trace: Trace, layer: int, norm: FinalNorm | None = None) -> Float
 
 
 def present_patches(trace: Trace) -> Int[Tensor, " patch"]:
-    """Return the numbers, from 0 without prefix tokens, of the patches that have a token. Raises nothing.
+    """Return the numbers of the patches that were not dropped, from 0 in row-major order. Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> present_patches(example_trace()).tolist()
@@ -96,7 +96,7 @@ def present_patches(trace: Trace) -> Int[Tensor, " patch"]:
 
 
 def patch_index(trace: Trace, patch: int | tuple[int, int]) -> int:
-    """Return a patch's index among the patches that have a token.
+    """Return a patch's index, from 0, among the patches that were not dropped; prefix tokens do not count.
 
     `patch` is its number from 0 or its (row, col). Raises VitvizError for a patch that the grid does not have
     or that was dropped.
@@ -124,7 +124,9 @@ def patch_index(trace: Trace, patch: int | tuple[int, int]) -> int:
 
 
 def to_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tensor, "row col *rest"]:
-    """Return values of the patches that have a token as a map; NaN for dropped patches. Raises nothing.
+    """Return values, one for each patch that was not dropped, as a map with NaN for dropped patches.
+
+    Raises nothing.
 
     >>> from vitviz import Grid
     >>> from vitviz.analyses.example import example_trace
@@ -138,7 +140,9 @@ def to_grid(trace: Trace, values: Float[Tensor, " patch *rest"]) -> Float[Tensor
 
 
 def to_sequence(trace: Trace, values: Float[Tensor, "*rest token"]) -> Float[Tensor, "*rest token2"]:
-    """Return values of the pass's tokens for the whole sequence; NaN for dropped patches. Raises nothing.
+    """Return values, one for each token of the pass, for all tokens of the grid; NaN for dropped patches.
+
+    Raises nothing.
 
     >>> from vitviz.analyses.example import example_trace
     >>> to_sequence(example_trace(), torch.arange(4.0)).tolist()
@@ -225,7 +229,7 @@ class SkipRatios:
 
 
 def skip_ratios(trace: Trace | TraceBatch, projections: Sequence[Projection]) -> SkipRatios:
-    """Return the skip ratio of every token in every layer, for attention and for the MLP.
+    """Return |skip connection| / |branch output| of every token and layer, for attention and for the MLP.
 
     Args:
         trace: the trace.

@@ -45,12 +45,12 @@ def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
 
 
 def token_distances(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
-    """Return the distance in pixels between all tokens of a pass, in its precision; 0 for prefix tokens."""
-    return _token_distances_in_precision(trace).to(trace.layers[0].q)
+    """Return the distances in pixels between all tokens of a pass, in the dtype of its queries."""
+    return _token_distances_in_float32(trace).to(trace.layers[0].q)
 
 
-def _token_distances_in_precision(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
-    """Return all tokens' distances in pixels, in float32: (token, token).
+def _token_distances_in_float32(trace: Trace | TraceBatch) -> Float[Tensor, "token token2"]:
+    """Return the distances in pixels between all tokens of a pass, in float32: (token, token).
 
     0 to and from prefix tokens; dropped patches are left out.
     """
@@ -71,7 +71,7 @@ class Distances(NotebookChart):
 
 
 def join_layer_readings(readings: Sequence[Reading], like: Tensor) -> Distances:
-    """Return the readings of all layers, first layer first, as one record."""
+    """Return the layers' readings stacked to (layer, head) tensors, in the dtype and device of `like`."""
     names = ("distance", "renormalised", "prefix_mass")
     return Distances(*(torch.stack([getattr(one, name) for one in readings]).to(like) for name in names))
 
@@ -100,9 +100,9 @@ def distances(trace: Trace | TraceBatch) -> Distances:
 
 
 def head_sums(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor, "value *image layer head"]:
-    """Return the values of `Distances`, and then the entropy, on any device but a CPU."""
+    """Return by head the three values of `Distances` and, with `entropy`, the entropy; not on a CPU."""
     prefix, stored = trace.grid.prefix, getattr(trace.layers, "stored", trace.layers)
-    lengths = _token_distances_in_precision(trace)
+    lengths = _token_distances_in_float32(trace)
     if attention_kernel.applies(stored):
         sums = attention_kernel.row_sums(stored, lengths, prefix)
     else:

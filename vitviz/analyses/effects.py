@@ -83,7 +83,7 @@ class Edge:
 
     @property
     def reader(self) -> tuple:
-        """The reader in the form that passes with ablated edges use."""
+        """The reader as a tuple: ("readout",) for the prediction, else (`into`, layer, head)."""
         return ("readout",) if self.into == "answer" else (self.into, self.layer, self.head)
 
 
@@ -113,7 +113,7 @@ class EdgeAblationEffects(NotebookChart, NotebookTable):
 
 
 def edges_into(layer: int, head: int | None, heads: int, into: str, positions: bool) -> list[Edge]:
-    """Return all edges into one side of a head, or into the prediction.
+    """Return the edges from all writers of earlier layers into one side of a head, or into the prediction.
 
     Biases are not writers here, because they are equal for every image.
     """
@@ -125,7 +125,7 @@ def edges_into(layer: int, head: int | None, heads: int, into: str, positions: b
 
 
 def sample_edges(edges: list[Edge], count: int | None, seed: int) -> list[Edge]:
-    """Return `count` of the edges, drawn with a seed and in their order; None for all."""
+    """Return `count` edges drawn at random with a seed, in their original order; with None, all edges."""
     if count is None or count >= len(edges):
         return edges
     chosen = torch.randperm(len(edges), generator=torch.Generator().manual_seed(seed))[:count]

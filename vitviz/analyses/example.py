@@ -53,7 +53,7 @@ def example_trace(
 def example_account(
     grid: Grid = GRID, layers: int = 2, heads: int = 2, seed: int = 0, pool: str = "class", classes: int = 3
 ) -> tuple[Trace, ReadoutStage]:
-    """Return a trace and the readout that made its logits, in float64.
+    """Return a random trace and the readout stage that gives its logits, in float64.
 
     The readout is a norm and the class token, or the average. The blocks have random attention, and random
     numbers as the output of the MLP.

@@ -73,7 +73,7 @@ def principal_filters(
 
 
 def component_count(weight: Float[Tensor, "width channel row col"], most: int = COMPONENTS) -> int:
-    """Return the number of components of these filters, `most` at most. Raises nothing.
+    """Return the number of principal components that these filters have, at most `most`. Raises nothing.
 
     >>> component_count(torch.zeros(5, 3, 2, 2))
     4
@@ -125,7 +125,7 @@ def filter_responses(
 def display_scaled(
     pictures: Float[Tensor, "count row col channel"],
 ) -> Float[Tensor, "count row col channel"]:
-    """Return each image scaled to [0, 1] alone, all channels together; a constant image becomes mid-grey.
+    """Return the images, each scaled to [0, 1] by its own range over all channels; constant ones mid-grey.
 
     Source: the paper states no scale; the panel states this one. Raises nothing.
 

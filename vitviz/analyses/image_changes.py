@@ -54,15 +54,15 @@ def change_image(
     return torch.stack(result)
 
 
-def _shift(x: ImageTensor, by: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
-    """Return the image shifted by `by` pixels right, left, down and up; the mean colour fills gaps.
+def _shift(x: ImageTensor, pixels: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return the image shifted by `pixels` right, left, down and up; the mean colour fills gaps.
 
     Only right and left if patches are not square.
     """
     tall, wide = grid.patch
     mean = x.mean((1, 2), keepdim=True)
     # the axis marks a patch's width, so patches that are not square shift sideways only
-    sides = ((by, 0), (-by, 0), (0, by), (0, -by))[: 4 if tall == wide else 2]
+    sides = ((pixels, 0), (-pixels, 0), (0, pixels), (0, -pixels))[: 4 if tall == wide else 2]
     return [F.pad(x - mean, (right, -right, down, -down)) + mean for right, down in sides]
 
 
@@ -88,36 +88,33 @@ def _luma(x: ImageTensor) -> Float[Tensor, "1 height width"]:
     return torch.einsum("c,cij->ij", x.new_tensor([0.299, 0.587, 0.114]), x)[None]
 
 
-def _to_grey(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
-    """Return the image blended with its luma at `share` per cent; 100 gives pure grey."""
-    return [torch.lerp(x, _luma(x).expand_as(x), share / 100)]
+def _to_grey(x: ImageTensor, percent: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return a list of one image: the image blended with its luma at `percent`; 100 gives pure grey."""
+    return [torch.lerp(x, _luma(x).expand_as(x), percent / 100)]
 
 
-def _edges(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
-    """Return the image blended with its Sobel edge strength (0 to 1) at `share` per cent."""
+def _edges(x: ImageTensor, percent: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return a list of one image: the image blended with its Sobel edge strength (0 to 1) at `percent`."""
     across = x.new_tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
     both = torch.stack([across, across.T])[:, None]
     slopes = F.conv2d(F.pad(_luma(x)[None], (1, 1, 1, 1), mode="replicate"), both)
     edges = (slopes.norm(dim=1) / 4).clamp(max=1)
-    return [torch.lerp(x, edges.expand_as(x), share / 100)]
+    return [torch.lerp(x, edges.expand_as(x), percent / 100)]
 
 
-def _background(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
-    """Return one image per other one: patches farthest from the centre are taken from the other.
-
-    They are `share` per cent of all patches.
-    """
+def _background(x: ImageTensor, percent: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return, for each of `others`, the image with its outermost `percent` % of patches replaced."""
     sides = zip((grid.rows, grid.cols), grid.patch, strict=True)
     down, right = ((2 * torch.arange(count) - (count - 1)) * size for count, size in sides)
     far = (down[:, None] ** 2 + right**2).flatten()  # integers, so that ties are exact
     there = torch.zeros(grid.patches, dtype=torch.bool)
-    there[(-far).argsort(stable=True)[: share * grid.patches // 100]] = True
+    there[(-far).argsort(stable=True)[: percent * grid.patches // 100]] = True
     place = F.pad(_spread(there.view(grid.rows, grid.cols), grid), _rim(x, grid))
     return [torch.where(place, other, x) for other in others]
 
 
-def _texture(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
-    """Return one image per other one, with `share` per cent of the texture replaced by the other's.
+def _texture(x: ImageTensor, percent: int, grid: Grid, others: Sequence[ImageTensor]) -> list[ImageTensor]:
+    """Return, for each of `others`, the image with `percent` % of its texture replaced by the other's.
 
     Texture is the deviation of pixels from their patch's mean; results are clipped to 0..1.
     """
@@ -127,7 +124,7 @@ def _texture(x: ImageTensor, share: int, grid: Grid, others: Sequence[ImageTenso
         return F.pad(inside - _spread(F.avg_pool2d(inside, grid.patch), grid), _rim(x, grid))
 
     own = texture(x)
-    return [(x + share / 100 * (texture(other) - own)).clamp(0, 1) for other in others]
+    return [(x + percent / 100 * (texture(other) - own)).clamp(0, 1) for other in others]
 
 
 def _spread(values: Tensor, grid: Grid) -> Tensor:
@@ -136,7 +133,7 @@ def _spread(values: Tensor, grid: Grid) -> Tensor:
 
 
 def _rim(x: ImageTensor, grid: Grid) -> tuple[int, int, int, int]:
-    """Return the padding of the pixels outside all patches, which never change."""
+    """Return the padding (left, right, top, bottom) from the patch grid to the size of the image."""
     return 0, x.shape[2] - grid.pixels[1], 0, x.shape[1] - grid.pixels[0]
 
 

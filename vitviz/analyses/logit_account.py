@@ -180,7 +180,7 @@ _WHOLE = ("logit", "norm_bias", "head_bias")  # terms that no deviation divides
 
 
 def _difference(after, before, ratio: float):
-    """Return the change of one term: a number, a tensor (dropped patches count as 0), or pooling's terms."""
+    """Return ratio * after - before of one term: a number, a tensor (dropped patches are 0), or pooling's."""
     if isinstance(after, PoolingContributions):
         parts = zip(vars(after).values(), vars(before).values(), strict=True)
         return PoolingContributions(*(_difference(*pair, ratio) for pair in parts))
@@ -220,7 +220,7 @@ def logit_attribution(
 
 
 def attribution_of(ledger: LogitTerms, target: TargetLike, relative: bool = False) -> Attribution:
-    """Return the attribution of a target from the class-independent terms of `ledger_of`.
+    """Return the attribution of a target from the class-independent terms of `logit_terms`.
 
     Use this for several classes of one trace. Args and Returns are those of `logit_attribution`. Raises
     VitvizError for a target that does not exist.
@@ -235,9 +235,9 @@ def attribution_of(ledger: LogitTerms, target: TargetLike, relative: bool = Fals
 
 
 def attribution_of_predictions(ledger: LogitTerms, relative: bool = False) -> Attribution:
-    """Return the attribution of the largest logit, of each image of a batch its own. See `account_of`.
+    """Return the attribution of the largest logit; in a batch, that of each image's own largest logit.
 
-    Raises UnsupportedModel as `account_of` does.
+    Raises VitvizError for `relative` where a mean of the logits has no meaning. See `attribution_of`.
 
     >>> from vitviz.analyses.example import example_account
     >>> ledger = logit_terms(*example_account(seed=1))
@@ -250,12 +250,12 @@ def attribution_of_predictions(ledger: LogitTerms, relative: bool = False) -> At
     return attribution_of_target(ledger, resolve_class_targets(trace, readout, [largest], relative))
 
 
-def attribution_of_target(ledger: LogitTerms, asked: Target) -> Attribution:
-    """Return the attribution of a resolved target."""
+def attribution_of_target(ledger: LogitTerms, target: Target) -> Attribution:
+    """Return the attribution of a target that `resolve_target` or `resolve_class_targets` returned."""
     trace, readout, carried = ledger.trace, ledger.readout, ledger.carried
-    basis, norm_bias, pool = directions(ledger, asked.direction)
-    along, *constants = zip(*(projection.back(basis) for projection in readout.layers), strict=True)
-    sources = _sources(ledger, along)
+    basis, norm_bias, pool = directions(ledger, target.direction)
+    at_heads, *constants = zip(*(projection.back(basis) for projection in readout.layers), strict=True)
+    sources = _sources(ledger, at_heads)
     biases = sources.new_zeros(sources.shape[:-2], dtype=torch.float64)
     for weights, parts in zip((carried.added, carried.projected), constants, strict=True):
         if any(one is not None for one in parts):
@@ -266,10 +266,10 @@ def attribution_of_target(ledger: LogitTerms, asked: Target) -> Attribution:
     starts = sources.new_zeros(entered.shape[:-1])
     starts[..., readers] = (trace.written.weights * (entered[..., readers, :] @ basis.mT)).sum(dim=-1)
     result = dict(
-        logit=asked.logit, start=starts.sum(dim=-1, dtype=torch.float64),
+        logit=target.logit, start=starts.sum(dim=-1, dtype=torch.float64),
         heads=sources.sum(dim=-1, dtype=torch.float64), sources=trace.on_tokens(sources),
         projection_biases=biases, mlps=_dot(basis.unsqueeze(-3), trace.written.mlps),
-        norm_bias=norm_bias, head_bias=asked.bias,
+        norm_bias=norm_bias, head_bias=target.bias,
         patches=trace.on_grid(sources.sum(dim=(-3, -2), dtype=torch.float64)),
         starts=trace.on_tokens(starts), attentions=_dot(basis.unsqueeze(-3), trace.written.attention),
         pool=pool, deviation=_deviation(ledger),
@@ -278,7 +278,7 @@ def attribution_of_target(ledger: LogitTerms, asked: Target) -> Attribution:
 
 
 def _deviation(ledger: LogitTerms) -> Float[Tensor, "*image"] | None:
-    """Return the last norm's deviation, if a single number divides everything that is read; else None."""
+    """Return the last norm's deviation if a single deviation divides all that is read, otherwise None."""
     pooling, weights = ledger.readout.pooling, ledger.trace.written.weights
     if ledger.readout.attention_pooling is not None:
         return None
@@ -294,7 +294,7 @@ def directions(
 ) -> tuple[
     Float[Tensor, "*image slot2 width2"], Float[Tensor, "*image"] | float, PoolingContributions | None
 ]:
-    """Return the direction along which each slot reads the tokens, the norms' biases, and pooling's terms.
+    """Return each slot's direction at the tokens, the norm biases' contribution, and pooling's terms.
 
     The directions do not include the weights of the tokens.
     """
@@ -304,17 +304,17 @@ def directions(
         norm_bias = pooling.fc_norm.constant(direction).sum(dim=-1).double()
         direction = pooling.fc_norm.back(direction) / ledger.carried.deviation
     if own is not None:
-        direction, pool = _pool_lines(own, ledger, direction[..., 0, :])
+        direction, pool = _attention_pooling_terms(own, ledger, direction[..., 0, :])
     if pooling.norm is not None:
         norm_bias = norm_bias + pooling.norm.constant(direction).sum(dim=-1).double()
         direction = pooling.norm.back(direction)
     return direction, norm_bias, pool
 
 
-def _pool_lines(
+def _attention_pooling_terms(
     own: AttentionPooling, ledger: LogitTerms, direction: Float[Tensor, "*image width2"]
 ) -> tuple[Float[Tensor, "*image slot width"], PoolingContributions]:
-    """Return the directions along which attention pooling's heads read the normed tokens, and its terms."""
+    """Return the direction at the normed tokens for each head of attention pooling, and pooling's terms."""
     trace, pooling = ledger.trace, ledger.readout.pooling
     heads, written = trace.pooling.heads, trace.written
     # at the values of its heads, concatenated
@@ -337,7 +337,7 @@ def _pool_lines(
 def head_direction(
     ledger: LogitTerms, basis: Float[Tensor, "slot width"], layer: int, head: int
 ) -> Float[Tensor, "token dim"]:
-    """Return the factors of a head's values in its contribution, by token: sum_s (sum_i c_is A_ij) r_s."""
+    """Return d_j = sum_s (sum_i c_is A_ij) r_s by token j; a head adds sum_j <d_j, v_j> to the logit."""
     account, heads = ledger.carried.layers[layer], ledger.trace.layers[layer].heads
     along = ledger.readout.layers[layer].back(basis)[0].unflatten(1, (heads, -1))[:, head]
     if account.gated is not None:
@@ -346,11 +346,11 @@ def head_direction(
 
 
 def _sources(
-    ledger: LogitTerms, along: Sequence[Float[Tensor, "*image slot inner"]]
+    ledger: LogitTerms, at_heads: Sequence[Float[Tensor, "*image slot inner"]]
 ) -> Float[Tensor, "*image layer head token"]:
-    """Return all heads' contributions by source token, from each layer's directions at its heads."""
+    """Return all heads' contributions by source token; `at_heads` has by layer the directions at its heads."""
     result, accounts = [], ledger.carried.layers
-    for account, attention, one in zip(accounts, ledger.trace.layers, along, strict=True):
+    for account, attention, one in zip(accounts, ledger.trace.layers, at_heads, strict=True):
         by_head, values = one.unflatten(-1, (attention.heads, -1)), contributed_values(attention)
         if account.gated is None:
             result.append(by_head.transpose(-3, -2) @ values.mT)
@@ -384,7 +384,7 @@ ROUNDING = 4.0  # factor of the largest effect of the precision on any logit of 
 
 
 def largest_gap(ledger: LogitTerms) -> tuple[float, float]:
-    """Return the largest gap over a few classes, and over layers' attention outputs, in logits."""
+    """Return the largest unexplained rest of a few classes' logits, and of layers' attention outputs."""
     logits = ledger.trace.logits
     classes = {int(logits.argmax()), int(logits.argmin()), 0, len(logits) // 2}
     accounts = [attribution_of(ledger, one) for one in sorted(classes)]

@@ -56,7 +56,7 @@ class LogitTerms:
 
 
 def logit_terms(trace: Trace | TraceBatch, readout: ReadoutStage) -> LogitTerms:
-    """Return the class-independent terms of a trace, for `account_of`.
+    """Return the class-independent terms of a trace, from which `attribution_of` computes attributions.
 
     Args:
         trace: a trace, or a batch, with recorded residual writes.
@@ -110,7 +110,7 @@ def pooled(
 def weighted_attention_rows(
     attention: Attention, weights: Float[Tensor, "*image reader slot"], first: int
 ) -> Float[Tensor, "*image head slot token"]:
-    """Return sum_i c_is A_ij for consecutive readers that start at token `first`."""
+    """Return sum_i c_is A_ij over consecutive readers i from token `first`; `weights` are c_is."""
     readers, slots = weights.shape[-2:]
     if readers <= _FEW or not attention.q.is_cpu:
         weights = weights.mT.unsqueeze(-3)
@@ -146,7 +146,7 @@ def gated_attention_rows(
     attention: Attention, weights: Float[Tensor, "*image reader slot"],
     gates: Float[Tensor, "*image head reader dim"], first: int,
 ) -> Float[Tensor, "*image head slot token dim"]:  # fmt: skip
-    """Return sum_i c_is A_ij g_i, the factors of each source's values before the projection."""
+    """Return sum_i c_is A_ij g_i over readers i from token `first`: the factors of each source j's values."""
     result, readers = [], weights.shape[-2]
     for rows in range(0, readers, 512):
         some = slice(rows, min(rows + 512, readers))

@@ -32,7 +32,7 @@ UNREAD = "there is no answer to read at any depth"
 
 
 def lens_shares(ledger: LogitTerms) -> Float[Tensor, "layer class"]:
-    """Return the accumulated logit of every class by layer: (L + 1, class); the last row is the logits.
+    """Return every class's logit accumulated up to each layer: (L + 1, class); the last row is the logits.
 
     Raises VitvizError for a model without a classifier. Source: see the module.
 
@@ -59,7 +59,7 @@ def lens_patches(ledger: LogitTerms, target: TargetLike, form: str = "now") -> F
     Each patch is read as the classifier reads its tokens.
 
     Args:
-        ledger: class-independent terms from `ledger_of`.
+        ledger: class-independent terms from `logit_terms`.
         target: class number from 0, label, (a, b) for a rather than b, or a direction.
         form: "now" or "share". "share" holds each patch's own last deviation, or the average's if the norm
             follows an average.

@@ -128,7 +128,7 @@ class WorkedRow:
 
 
 def worked_row(trace: Trace, layer: int, head: int, query: QueryToken) -> WorkedRow:
-    """Return every number between q, k and one row of a head's attention, in float64.
+    """Return the intermediate results by which a head computes one query's attention row, in float64.
 
     Args:
         trace: the trace.

@@ -112,7 +112,7 @@ def largest_paths(
         while queue and len(trails) < size and due():
             trails.append(heapq.heappop(queue)[-1])
             steps += 1
-        ended, further = _open(ledger, stream, weights, basis, trails, bounds)
+        ended, further = _extend_trails(ledger, stream, weights, basis, trails, bounds)
         result = heapq.nlargest(count + 1, result + ended, key=lambda path: abs(path.share))
         least = abs(result[count - 1].share) if len(result) >= count else -1.0
         for bound, trail in further:
@@ -125,11 +125,11 @@ def largest_paths(
     return AttributionPaths(kept, total - sum(path.share for path in kept), total, steps, rest)
 
 
-def _open(
+def _extend_trails(
     ledger: LogitTerms, stream: Stream, weights: Float[Tensor, "slot token"],
     basis: Float[Tensor, "slot width"], trails: Sequence[Trail], bounds: Float[Tensor, "layer head token"],
 ) -> tuple[list[AttributionPath], list[tuple[float, Trail]]]:  # fmt: skip
-    """Return every path along one of the trails, and every trail that is one head longer with its bound."""
+    """Return the complete paths along each trail, and (bound, trail) of all trails one head longer."""
     trace, last = ledger.trace, [trail[-1][0] for trail in trails]
     weights, basis = (one.expand(len(trails), -1, -1).clone() for one in (weights, basis))
     ended, further, constants = [], [], [0.0] * len(trails)
@@ -216,7 +216,7 @@ def _spectral_norm_bounds(matrices: Float[Tensor, "*lead row col"]) -> Float[Ten
 def _values(
     ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[Float[Tensor, "head dim width"], Float[Tensor, "head dim"], Float[Tensor, " token"]]:
-    """Return the terms of a layer's values: v_j = weight x_j / deviation_j + constant."""
+    """Return weight, constant and deviation of a layer's values v_j = weight x_j / deviation_j + constant."""
     tokens, heads = ledger.trace.tokens[layer], ledger.trace.layers[layer].heads
     side, norm = stream.readers[layer].sides["value"], stream.readers[layer].norm
     weight = side.weight.to(tokens)
@@ -228,7 +228,7 @@ def _values(
 
 
 def _first_block_input(stream: Stream) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
-    """Return the input of the first block by writer, after a norm that may stand there; its bias is last."""
+    """Return the writers of the first block's input and their vectors, normed if a norm stands there."""
     starts = [one for one in (stream.embedding, stream.positions) if one is not None]
     constant = torch.zeros_like(stream.embedding)
     if stream.entry is not None:
@@ -242,7 +242,7 @@ def _first_block_input(stream: Stream) -> tuple[list[Writer], Float[Tensor, "wri
 def _layer_outputs(
     ledger: LogitTerms, stream: Stream, layer: int
 ) -> tuple[list[Writer], Float[Tensor, "writer token width"]]:
-    """Return a layer's bias and MLP output as added."""
+    """Return a layer's two writers "bias" and "mlp", and the vectors that they add to the residual stream."""
     held = stream.held(layer)
     nothing, mlp = torch.zeros_like(stream.heads[layer]), stream.mlps[layer]
     nothing = nothing if any(one is not None for one in held) else nothing[:, :1]  # equal at every token

@@ -49,7 +49,7 @@ OnProgress = Callable[[float, str], None]  # fraction done, and the way in progr
 
 @dataclass(frozen=True, eq=False)
 class Perturbation(NotebookChart, NotebookTable):
-    """Curves of one image. A way that the model does not support is in `refused`, with the reason."""
+    """Scores of one image by way, step and draw; unsupported ways are in `refused`, with the reason."""
 
     checkpoint: str
     kind: str  # one of KINDS
@@ -100,12 +100,12 @@ class Perturbation(NotebookChart, NotebookTable):
 
 
 def run_perturbation(
-    trace: Trace, kind: str, asked: LogitsAtStep, progress: OnProgress = lambda share, way: None
+    trace: Trace, kind: str, logits_at: LogitsAtStep, progress: OnProgress = lambda share, way: None
 ) -> Perturbation:
-    """Run all steps of every way, one after the other.
+    """Return the scores of a perturbation: `logits_at` computes the logits of each way's steps, in order.
 
-    `asked` returns the logits of a step, and may raise UnsupportedModel for an unsupported way. Raises
-    VitvizError for an unknown kind or an unsuitable trace, and Stopped if the computation is cancelled.
+    `logits_at` may raise UnsupportedModel for an unsupported way. Raises VitvizError for an unknown kind or
+    an unsuitable trace, and Stopped if the computation is cancelled.
     """
     if kind not in WAYS:
         raise VitvizError(f"kind={quoted(kind)} is not valid; expected one of {', '.join(WAYS)}.")
@@ -119,7 +119,7 @@ def run_perturbation(
         try:
             for step in range(len(steps)):
                 progress((number + step / len(steps)) / len(WAYS[kind]), way)
-                points.append(scores_of(asked(way, step), answer, trace))
+                points.append(scores_of(logits_at(way, step), answer, trace))
         except UnsupportedModel as reason:
             refused[way] = message_of(reason)
             continue
@@ -133,7 +133,7 @@ def run_perturbation(
 def scores_of(
     logits: Float[Tensor, "draw class"], answer: int, trace: Trace | None = None
 ) -> dict[str, Float[Tensor, " draw"]]:
-    """Return each of SCORES by draw; for values only the "logit", which is the value.
+    """Return by name the scores of each draw: "probability" and "kept"; for a head of values only "logit".
 
     `trace` is that of the unchanged image: its head type and its prediction are used.
 
@@ -171,7 +171,7 @@ def step_values(grid: Grid, kind: str) -> tuple[int, ...]:
 
 
 def step_sizes(grid: Grid, kind: str) -> Int[np.ndarray, " step"]:
-    """Return by step the number of patches changed or pieces shuffled; else the step's position."""
+    """Return each step's number of changed patches or of pieces; for other kinds its `step_values` value."""
     if kind == "shuffle":
         return np.array([1, *(grid.patches // side**2 for side in piece_sides(grid))])
     places = np.array(step_values(grid, kind))

@@ -52,7 +52,9 @@ def query_weights(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, " t
 
 
 def query_place(trace: Trace, query: QueryToken) -> int:
-    """Return the position of a query's token in the pass; equals `query_token` if no patch was dropped.
+    """Return the index of a query's token in the pass, whose sequence lacks the dropped patches.
+
+    The index equals `query_token` if no patch was dropped.
 
     Raises VitvizError as `query_token`, and for a patch that was dropped.
 
@@ -73,7 +75,7 @@ def query_place(trace: Trace, query: QueryToken) -> int:
 
 
 def query_token(grid: Grid, query: QueryToken) -> int:
-    """Return the position of a query's token in the whole sequence, counting prefix tokens.
+    """Return the index of a query's token in the whole sequence: prefix tokens first, then all patches.
 
     Raises VitvizError for a name, number or cell that the grid does not have.
 
@@ -98,7 +100,7 @@ def query_token(grid: Grid, query: QueryToken) -> int:
 
 
 def _read_weights(trace: Trace) -> Float[Tensor, " token"]:
-    """Return the weight of every token in the classifier's input."""
+    """Return the weight of every token in the classifier's input; raise VitvizError if it is unknown."""
     if trace.pool == "attention":
         return _pooling_weights(trace)
     try:

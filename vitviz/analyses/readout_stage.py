@@ -38,7 +38,7 @@ class Norm:
     centred: bool = True
 
     def deviation(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        """Return the number that divides each row."""
+        """Return the standard deviation, with eps, that divides each row; the RMS if not `centred`."""
         x = x - x.mean(dim=-1, keepdim=True) if self.centred else x
         return (x.square().mean(dim=-1) + self.eps).sqrt()
 
@@ -49,7 +49,7 @@ class Norm:
     def normalise(
         self, x: Float[Tensor, "*rows width"], deviation: Tensor | float = 1.0
     ) -> Float[Tensor, "*rows width"]:
-        """Normalise every row by a given deviation; 1 if it is already divided out."""
+        """Normalise every row by a given deviation; pass 1 if the rows are already divided by theirs."""
         x = (x - x.mean(dim=-1, keepdim=True) if self.centred else x) / deviation
         x = x if self.weight is None else x * self.weight.to(x)
         return x if self.bias is None else x + self.bias.to(x)
@@ -89,7 +89,7 @@ class Pooling:
         return slice(min(first for first, _ in self.slots), None if None in ends else max(ends))
 
     def shares(self, tokens: int, pooling: Attention | None = None) -> Float[Tensor, "*image reader slot"]:
-        """Return p_is, the weight with which each slot reads each of `readers`; a slot's sum to 1."""
+        """Return p_is, the weight with which slot s reads token i of `readers`; a slot's weights sum to 1."""
         first, last, _ = self.readers.indices(tokens)
         if self.kind == "attention":
             weights = pooling.weights()
@@ -104,7 +104,7 @@ class Pooling:
     def weights(
         self, tokens: Float[Tensor, "*picture token width"], pooling: Attention | None = None
     ) -> Float[Tensor, "*picture reader slot"]:
-        """Return p_is / deviation_i: the weights with the norm of every token held."""
+        """Return p_is / deviation_i: the slots' weights of tokens before the norm, its deviation held."""
         shares = self.shares(tokens.shape[-2], pooling).to(tokens)
         if self.norm is None:
             return shares.expand(*tokens.shape[:-2], -1, -1)
@@ -113,7 +113,7 @@ class Pooling:
     def read(
         self, tokens: Float[Tensor, "*image token width"], pooling: Attention | None = None
     ) -> Float[Tensor, "*image slot width"]:
-        """Return y before its norm: what each slot reads.
+        """Return the vector that each slot reads from the tokens, before the norm after pooling.
 
         For attention pooling, these are the normed tokens weighted by each head.
         """
@@ -213,7 +213,7 @@ class Head:
     length: Length | None = None  # None for a classifier
 
     def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead class"]:
-        """Return the logits of what is read, divided by its own length for given classes."""
+        """Return the logits of the slots' vectors y, divided by the embedding's length for given classes."""
         rows = (weights.to(y) for weights in self.weights)
         result = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(
             y

@@ -106,14 +106,14 @@ def mean_attention(trace: Trace, query: QueryToken = "auto") -> Float[Tensor, "l
 def mix_step(
     vector: Float[Tensor, " token"], carried: Float[Tensor, " token"], residual: float
 ) -> Float[Tensor, " token"]:
-    """Return one layer's step if every row of the attention sums to 1: r v + (1 - r) v A."""
+    """Return one layer's rollout step r v + (1 - r) v A, given v (`vector`) and v A (`carried`)."""
     return residual * vector + (1 - residual) * carried
 
 
 def _carried(
     vector: Float[Tensor, " token"], fused: Iterator[tuple[slice, Tensor]], residual: float
 ) -> Float[Tensor, " token"]:
-    """Return one layer's step for any fused attention: v diag(1 / row sums) (r I + (1 - r) A)."""
+    """Return one layer's rollout step of a row v, for any A: v diag(1 / row sums) (r I + (1 - r) A)."""
     result = torch.zeros_like(vector)
     for rows, attention in fused:
         sums = residual + (1 - residual) * attention.sum(dim=-1, dtype=vector.dtype)
@@ -125,7 +125,7 @@ def _carried(
 
 
 def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the fused heads in blocks of rows; with discard, all rows at once: its ranking is global."""
+    """Yield (rows, attention fused over heads) by block; all rows at once if entries are discarded."""
     each, over_heads = blocks(attention, all_heads=True), "head rows key -> rows key"
     parts = ((block.rows, reduce(block.weights(), over_heads, fusion)) for block in each)
     if discard == 0:
@@ -137,7 +137,7 @@ def _fused(attention: Attention, fusion: str, discard: float, prefix: int) -> It
 
 
 def without_smallest(attention: Float[Tensor, "query patch"], discard: float) -> Float[Tensor, "query patch"]:
-    """Return the entries with the floor(discard M) smallest of all M set to 0; of equal ones, the first.
+    """Return the attention with the floor(discard M) smallest of its M entries set to 0, first ones if equal.
 
     The threshold comes from a partition: at 2305 tokens 15 ms, where a sort takes 770 and kthvalue 90.
     """

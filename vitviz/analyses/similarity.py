@@ -86,20 +86,20 @@ def patch_cosines(
 
 
 def _unit_vectors(
-    trace: Trace, there: Trace, layer: int, centred: bool, norm: FinalNorm | None
+    trace: Trace, other: Trace, layer: int, centred: bool, norm: FinalNorm | None
 ) -> tuple[Float[Tensor, "patch width"], Float[Tensor, "patch2 width"]]:
-    """Return the unit vectors of the patches of both traces, centred on request."""
+    """Return each trace's patches as unit vectors; with `centred`, minus their common mean first."""
     own = patches_at(trace, layer, norm).double()
-    asked = own if there is trace else patches_at(there, layer, norm).double()
-    if asked.shape[1] != own.shape[1]:
+    theirs = own if other is trace else patches_at(other, layer, norm).double()
+    if theirs.shape[1] != own.shape[1]:
         raise VitvizError(
-            f"A patch of {there.checkpoint} has {asked.shape[1]} values, and a token of {trace.checkpoint}"
+            f"A patch of {other.checkpoint} has {theirs.shape[1]} values, and a token of {trace.checkpoint}"
             f" has {own.shape[1]}. Compare two images by the same checkpoint."
         )
     if centred:
-        mean = (own if there is trace else torch.cat([own, asked])).mean(dim=0)
-        own, asked = own - mean, asked - mean
-    return normalize(own, eps=_NOTHING), normalize(asked, eps=_NOTHING)
+        mean = (own if other is trace else torch.cat([own, theirs])).mean(dim=0)
+        own, theirs = own - mean, theirs - mean
+    return normalize(own, eps=_NOTHING), normalize(theirs, eps=_NOTHING)
 
 
 def token_cosines(

@@ -71,7 +71,7 @@ class Block:
 
 
 def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
-    """Yield one call's attention in blocks of about `BLOCK` numbers: queries outside, heads inside.
+    """Yield one call's attention as `Block`s of about `BLOCK` numbers; the inner loop is over heads.
 
     With `all_heads` every block holds all heads, for analyses that fuse heads. On another device than a CPU
     the attention may have an image axis.
@@ -104,7 +104,7 @@ def blocks(attention: Attention, all_heads: bool = False) -> Iterator[Block]:
 
 
 def block_shape(attention: Attention, rows: int) -> tuple[int, int]:
-    """Return the heads (a divisor of all) and queries of a block.
+    """Return the number of heads (a divisor of all) and the number of queries in a block.
 
     A block has several heads only if it has all queries, so that it is contiguous.
     """
@@ -128,15 +128,15 @@ def write_powers(
 
 
 def scores_in_range(sums: Tensor) -> bool:
-    """True if no score was too large or too small to be exponentiated without a shift, by the rows' sums."""
+    """Return True if the rows' sums show that no score was too large or small for exp without a shift."""
     smallest, largest = sums.aminmax()
     return smallest.item() >= SMALLEST and largest.item() <= LARGEST  # false for NaN
 
 
 def map_row_parts(read: Callable[[slice], Result], rows: slice, width: int) -> list[Result]:
-    """Return `read` of each part of the rows, in order; parts run in torch.get_num_threads() threads.
+    """Return the result of `read` for each part of `rows`, in order; the parts are computed by threads.
 
-    `width` is the number of values in a row.
+    There are torch.get_num_threads() threads. `width` is the number of values in a row.
     """
     count = rows.stop - rows.start
     parts = min(torch.get_num_threads(), max(1, count * width // WORTHWHILE))
@@ -192,18 +192,18 @@ def read_layer(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None = None,
     vector: Float[Tensor, " query"] | None = None,
 ) -> Reading:  # fmt: skip
-    """Read a layer once, for the distances (zero at prefix tokens), the carried row vector, or both."""
+    """Read a layer once; return its mean attention distances, `vector` times its attention, or both."""
     cancellation.check()
     heads, queries, _ = attention.q.shape
     rows = slice(0, queries) if distances is not None or vector is None else _nonzero_range(vector)
-    asking = None if vector is None else vector.to(attention.q) / heads
+    vector = None if vector is None else vector.to(attention.q) / heads
     if not attention.q.is_cpu:
         columns = None if distances is None else sum_columns(prefix, distances)
-        sums, carried = row_sums(attention, columns, rows, asking)
+        sums, carried = row_sums(attention, columns, rows, vector)
         carried = attention.k.new_zeros(attention.k.shape[1]) if carried is None else carried
         totals = None if sums is None else distance_totals(sums[:, prefix:])
     else:
-        read = partial(_read_rows, attention, prefix, distances, asking)
+        read = partial(_read_rows, attention, prefix, distances, vector)
         parts = map_row_parts(read, rows, heads * attention.k.shape[1])
         carried, totals = (sum(values) for values in zip(*parts, strict=True))
     means = (None, None, None) if distances is None else totals / (queries - prefix)
@@ -211,7 +211,7 @@ def read_layer(
 
 
 def by_images(read: Callable[[Attention], Tensor], attention: Attention) -> Tensor:
-    """Return what `read` returns for an attention, with the image axis of a batch first.
+    """Return `read(attention)`; for a batch, the results of its images joined along a first image axis.
 
     On a CPU `read` is called for each image, without the axis; elsewhere for as many as make up a block.
     """
@@ -226,7 +226,7 @@ def by_images(read: Callable[[Attention], Tensor], attention: Attention) -> Tens
 
 
 def sum_columns(prefix: int, distances: Float[Tensor, "query key"]) -> Float[Tensor, "query key 3"]:
-    """Return what each key adds to a row's sums in `row_sums`: on patches, on the prefix, by distance."""
+    """Return the weights of each key in `row_sums`: 1 for patches, 1 for the prefix, and the distance."""
     columns = torch.stack([torch.ones_like(distances), torch.zeros_like(distances), distances], dim=-1)
     columns[:, :prefix, 0], columns[:, :prefix, 1] = 0, 1
     return columns
@@ -234,9 +234,9 @@ def sum_columns(prefix: int, distances: Float[Tensor, "query key"]) -> Float[Ten
 
 def row_sums(
     attention: Attention, columns: Float[Tensor, "query key sum"] | None, rows: slice = slice(None),
-    asking: Float[Tensor, " query"] | None = None, entropy: bool = False,
+    vector: Float[Tensor, " query"] | None = None, entropy: bool = False,
 ) -> tuple[Float[Tensor, "*image head row total"] | None, Float[Tensor, "*image key"] | None]:  # fmt: skip
-    """Return the weighted sums of the rows of an attention, and the carried row, on any device but a CPU.
+    """Return the rows' sums weighted by `columns`, and `vector` times the attention; not on a CPU.
 
     No number is read. All sums of a query, over all images and heads, are one matrix product. With `entropy`
     the last sum is each row's entropy.
@@ -244,8 +244,8 @@ def row_sums(
     sums, carried = [], []
     for some in row_blocks(attention, slice(*rows.indices(attention.q.shape[-2])[:2])):
         weights = attention.weights(some)
-        if asking is not None:
-            carried.append((asking[some] @ weights).sum(dim=-2))
+        if vector is not None:
+            carried.append((vector[some] @ weights).sum(dim=-2))
         if columns is not None:
             weights = weights.flatten(0, -3)
             by_query = rearrange(weights, "head row key -> row head key")
@@ -260,7 +260,7 @@ def row_sums(
 
 
 def row_blocks(attention: Attention, rows: slice) -> Iterator[slice]:
-    """Yield queries of which all heads, and all images, make up a block."""
+    """Yield parts of `rows` whose attention, of all heads and images, is about `BLOCK_ELSEWHERE` numbers."""
     height = max(1, BLOCK_ELSEWHERE // (attention.q[..., 0, 0].numel() * attention.k.shape[-2]))
     for first in range(rows.start, rows.stop, height):
         yield slice(first, min(first + height, rows.stop))
@@ -268,9 +268,9 @@ def row_blocks(attention: Attention, rows: slice) -> Iterator[slice]:
 
 def _read_rows(
     attention: Attention, prefix: int, distances: Float[Tensor, "query key"] | None,
-    asking: Float[Tensor, " query"] | None, rows: slice,
+    vector: Float[Tensor, " query"] | None, rows: slice,
 ) -> tuple[Float[Tensor, " key"], Float64[Tensor, "3 head"]]:  # fmt: skip
-    """Return one thread's contribution to the carried row and to the totals of the means."""
+    """Return the carried row and the totals of the means over `rows`, which one thread reads."""
     # on a view of one q-k-v tensor the product is a quarter slower
     attention = replace(attention, k=attention.k.contiguous())
     keys = attention.k.shape[1]
@@ -280,7 +280,7 @@ def _read_rows(
     totals = attention.k.new_zeros(3, attention.heads, dtype=torch.float64)
     for first in range(rows.start, rows.stop, height):
         some = slice(first, min(first + height, rows.stop))
-        apart, own = (None if one is None else one[some] for one in (distances, asking))
+        apart, own = (None if one is None else one[some] for one in (distances, vector))
         read = partial(_read_block, attention, prefix, apart, own, some, buffer[:, : some.stop - first])
         with np.errstate(over="ignore", invalid="ignore"):  # the sums reveal an overflow
             row, sums = read(shift)
@@ -295,7 +295,7 @@ def _read_rows(
 
 def _read_block(
     attention: Attention, prefix: int, distances: Float[Tensor, "row key"] | None,
-    asking: Float[Tensor, " row"] | None, rows: slice, powers: Float[Tensor, "group row key"], shift: bool,
+    vector: Float[Tensor, " row"] | None, rows: slice, powers: Float[Tensor, "group row key"], shift: bool,
 ) -> tuple[Float[Tensor, " key"], Float[Tensor, "3 head row"]]:  # fmt: skip
     """Return the carried row, and the rows' sums on patches, on the prefix, and weighted by distance."""
     (group, count, keys), heads = powers.shape, attention.heads
@@ -303,7 +303,7 @@ def _read_block(
     on_patches, on_prefix, columns = flat[:, prefix:], flat[:, :prefix], flat.mT
     of_patches, of_prefix = ones[prefix:], ones[:prefix]
     carried, sums = powers.new_zeros(keys), powers.new_empty(3, heads // group, group * count)
-    asking = None if asking is None else asking.repeat(group)
+    vector = None if vector is None else vector.repeat(group)
     weigh = None if distances is None else _weighing(powers, distances)
     q, k = attention.q[:, rows].contiguous().split(group), attention.k.mT.split(group)
     each = zip(range(0, heads, group), q, k, *sums, strict=True)
@@ -313,8 +313,8 @@ def _read_block(
         write_powers(powers, some_q, some_k, attention.scale, bias, shift)
         torch.mv(on_patches, of_patches, out=patch_sums)
         torch.mv(on_prefix, of_prefix, out=prefix_sums)
-        if asking is not None:
-            carried.addmv_(columns, asking / (patch_sums + prefix_sums))
+        if vector is not None:
+            carried.addmv_(columns, vector / (patch_sums + prefix_sums))
         if weigh is not None:
             weigh(weighed)
     return carried, sums.view(3, heads, count)
@@ -329,7 +329,7 @@ def _weighing(
 
 
 def distance_totals(sums: Float[Tensor, "*axes row sum"]) -> Float64[Tensor, " sum *axes"]:
-    """Return distance, renormalised distance and prefix mass, summed over patch queries, of rows' sums."""
+    """Return distance, renormalised distance and prefix mass summed over queries, from `row_sums` of each."""
     on_patches, on_prefix, weighed = sums.double().unbind(-1)
     row_sums = on_patches + on_prefix
     # 0 where no attention is on patches

@@ -83,7 +83,7 @@ def every_edge(layers: int, heads: int, positions: bool) -> list[Edge]:
 def edge_flows(
     ledger: LogitTerms, stream: Stream, basis: Tensor
 ) -> Iterator[tuple[int, Writer, Float[Tensor, " reader"]]]:
-    """Yield each edge's share: the reading layer, the writer, and one number per reader.
+    """Yield (reading layer, writer, shares in logits of its edges to the readers), for all edges.
 
     The readers of a layer are its heads. The prediction is one more layer with a single reader. `basis` is
     the logit's direction, see `logit_account.directions`. Source: see the module.
@@ -129,7 +129,7 @@ def edge_shares(
 
 
 def edge_orders(edges: int, draws: int, seed: int) -> dict[str, list[list[int]]]:
-    """Return the orders in which edges are added: "share" as given, and `draws` "random" ones."""
+    """Return the orders in which edges are added: "share" is the given order, "random" has `draws` orders."""
     made = torch.Generator().manual_seed(seed)
     chance = [torch.randperm(edges, generator=made).tolist() for _ in range(draws)]
     return {"share": [list(range(edges))], "random": chance}
@@ -157,7 +157,7 @@ def preserving_sizes(sizes: Sequence[int], margins: Sequence[float]) -> tuple[in
 def margin_of(
     logits: Float[Tensor, "row class"], classes: Sequence[int], prediction: int | None = None
 ) -> Float[Tensor, " row"]:
-    """Return by how much a class's logit exceeds every other's, or that of a given second class, per row.
+    """Return by row a class's logit minus the largest other logit, or minus that of a given second class.
 
     For a single output it is the logit's distance from zero on the side of the `prediction`: positive for 1,
     negative for 0.

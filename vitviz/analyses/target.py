@@ -42,7 +42,7 @@ def is_direction(target: TargetLike) -> bool:
 
 
 def resolve_target(trace: Trace, readout: ReadoutStage, target: TargetLike, relative: bool = False) -> Target:
-    """Return the direction of a class index, a label, (a, b) for a rather than b, or a direction.
+    """Return the `Target` of a class index, a label, (a, b) for a rather than b, or a direction (a tensor).
 
     A direction is a tensor as long as what the classifier reads. Raises VitvizError for an unknown class, a
     label of no or several classes, a direction of another length, or a model without classes.
@@ -59,7 +59,7 @@ def resolve_class_targets(
     trace: Trace | TraceBatch, readout: ReadoutStage, classes: Sequence[int | Int[Tensor, "*image"]],
     relative: bool = False,
 ) -> Target:  # fmt: skip
-    """Return the direction of a class, or of the first of two classes rather than the second.
+    """Return the `Target` of one class, or of the first of two classes rather than the second.
 
     A class is a number from 0, or an integer tensor with the class of every image. Raises VitvizError for
     `relative` where a mean of the logits has no meaning.
@@ -94,7 +94,7 @@ def resolve_class_targets(
 
 
 def classes_of(trace: Trace, target: TargetLike) -> list[int]:
-    """Return the class of a target, or both of (a, b); raises VitvizError for any other number of classes."""
+    """Return the class of a target, or both of (a, b); raise VitvizError for any other number of classes."""
     asked = target if isinstance(target, tuple) else (target,)
     if len(asked) not in (1, 2):
         raise VitvizError(
@@ -104,12 +104,12 @@ def classes_of(trace: Trace, target: TargetLike) -> list[int]:
 
 
 def score_of(logits: Float[Tensor, "row class"], classes: Sequence[int]) -> Float[Tensor, " row"]:
-    """Return the class's logit in every row, or the first class's less the second's."""
+    """Return by row the logit of a single class, or the first of two classes' logit minus the second's."""
     return logits[:, classes[0]] - (logits[:, classes[1]] if len(classes) == 2 else 0)
 
 
 def class_index(trace: Trace, name: Any) -> int:
-    """Return a class's number from its number from 0, its label, or a name that its label lists.
+    """Return the index of a class that is given by its index, its label, or one of the names in its label.
 
     Raises VitvizError if no class or several classes match.
     """
@@ -139,7 +139,7 @@ def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, 
 
 
 def _target_of_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
-    """Return the target of a direction at the classifier's input; VitvizError for a wrong shape."""
+    """Return the target of a direction at the classifier's input; raise VitvizError for a wrong shape."""
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
         what = f"a tensor of shape {tuple(direction.shape)}"

@@ -3,15 +3,16 @@
 The input of head h of layer l at token j is x_j = e_j + p_j + sum_(l'<l) (sum_h' W_O z_j^(l',h') + b_O +
 m_j): embedding, position, every earlier head, bias and MLP. With the deviations of norms held, the map from
 x_j to the head's queries, keys and values is affine, y_j = W n(x_j) + b. So y_j is a sum over the writers of
-x_j (`parts`), and with the head's attention held so is its contribution to a logit,
+x_j (`writer_parts`), and with the head's attention held so is its contribution to a logit,
 
     share = sum_j <d_j, v_j> = sum_writers sum_j <d_j, part of v_j> + constants
 
 where d_j is the sum over the readers of A_ij u, u the logit's direction at the head's values. An earlier
-head's part is sum_i <d'_i, v'_i> in its own values (`flow`), so the same decomposition applies to it: a path.
-Norms of queries and keys are held likewise, and rotary positions rotate every part alike. MLPs' outputs are
-those recorded at all tokens, never a difference of residuals, which would make every sum correct. Source:
-Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits), with norms and biases as terms.
+head's part is sum_i <d'_i, v'_i> in its own values (`value_factors`), so the same decomposition applies to
+it: a path. Norms of queries and keys are held likewise, and rotary positions rotate every part alike.
+MLPs' outputs are those recorded at all tokens, never a difference of residuals, which would make every sum
+correct. Source: Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits), with norms and
+biases as terms.
 
 It does not show why a part was written: an MLP's term is its output, whatever the MLP read. It does not
 include how attention would change without a writer; `vitviz.edge_ablation` runs those passes.
@@ -94,10 +95,10 @@ class Stream:
             values = values / deviations[layer] if deviations else values
         return values
 
-    def minus(self, usual: Stream) -> Stream:
-        """Return the writers' outputs minus their replacements."""
-        heads, mlps = map(torch.sub, self.heads, usual.heads), map(torch.sub, self.mlps, usual.mlps)
-        return replace(self, embedding=self.embedding - usual.embedding, heads=tuple(heads), mlps=tuple(mlps))
+    def minus(self, other: Stream) -> Stream:
+        """Return this stream with the writers' outputs minus those of `other`, such as their replacements."""
+        heads, mlps = map(torch.sub, self.heads, other.heads), map(torch.sub, self.mlps, other.mlps)
+        return replace(self, embedding=self.embedding - other.embedding, heads=tuple(heads), mlps=tuple(mlps))
 
     def held(self, layer: int, tokens: slice = slice(None)) -> list[Float[Tensor, "1 token"] | None]:
         """Return the deviations of both norms as `Projection.forth` takes them; None without a norm."""
@@ -116,7 +117,7 @@ class ByWriter:
     mlps: Float[Tensor, "layer ..."]
 
     def of(self, writer: Writer) -> Tensor | None:
-        """Return the numbers of one writer; raises IndexError for an unknown head or layer."""
+        """Return the numbers of one writer; raise IndexError for an unknown head or layer."""
         kind, *place = writer
         table = getattr(self, {"head": "heads", "bias": "biases", "mlp": "mlps"}.get(kind, kind))
         return table if table is None else table[tuple(one for one in place if one is not None)]
@@ -285,7 +286,7 @@ def read_projection(
     ledger: LogitTerms, stream: Stream, layer: int, head: int, name: str,
     entering: Float[Tensor, "token width"]
 ) -> Float[Tensor, "token dim"]:  # fmt: skip
-    """Return a head's queries, keys or values for other tokens, with their norms recomputed."""
+    """Return a head's queries, keys or values (`name`) of other input tokens, with their norms recomputed."""
     side, norm = stream.readers[layer].sides[name], stream.readers[layer].norm
     weight, bias = side.of_head(head, ledger.trace.layers[layer].heads, entering)
     result = (entering if norm is None else norm(entering)) @ weight.mT
@@ -300,7 +301,7 @@ def read_projection(
 def value_factors(
     ledger: LogitTerms, stream: Stream, basis: Tensor, head: tuple[int, int], via: Sequence = ()
 ) -> Float[Tensor, "token dim"]:
-    """Return d_j of a head, given as (layer, head): the factors of its values at each token in the logit.
+    """Return d_j by token j for a (layer, head): its value v_j contributes <d_j, v_j> to the logit.
 
     With `via`, they are the factors in what flows through these heads, the one next to the prediction first.
     `basis` is the logit's direction, see `logit_account.directions`.
@@ -351,7 +352,7 @@ def attribute_score(
     ledger: LogitTerms | TracedBlocks, stream: Stream, layer: int, head: int, query: int, key: int,
     against: int | None = None
 ) -> ScoreAttribution:  # fmt: skip
-    """Return the attribution of the score of a query and a key, both tokens from 0.
+    """Return one attention score by writers of its query and key, both given as tokens from 0.
 
     `relative` is compared with the mean over keys, or with the key `against`.
     """
@@ -403,19 +404,19 @@ def _factors_of_writer(
 
 
 def _rotate_rows(
-    found: Float[Tensor, "writer token dim"], turns: Tensor, length: int, tokens, head: int, stream: Stream
+    parts: Float[Tensor, "writer token dim"], turns: Tensor, length: int, tokens, head: int, stream: Stream
 ) -> Tensor:
-    """Return patches' rows rotated by their positions; prefix tokens stay unchanged."""
-    turns = (turns[head] if turns.ndim == 3 else turns).to(found)
-    still = torch.cat([turns.new_zeros(1, found.shape[-1]), turns.new_ones(1, found.shape[-1])], dim=-1)
+    """Return queries or keys of `tokens` rotated by rotary positions; prefix tokens stay unchanged."""
+    turns = (turns[head] if turns.ndim == 3 else turns).to(parts)
+    still = torch.cat([turns.new_zeros(1, parts.shape[-1]), turns.new_ones(1, parts.shape[-1])], dim=-1)
     turns = torch.cat([still.expand(length - len(turns), -1), turns])[tokens]
     sines, cosines = turns.chunk(2, dim=-1)
     if stream.halves:
-        one, two = found.chunk(2, dim=-1)
+        one, two = parts.chunk(2, dim=-1)
         crossed = torch.cat([-two, one], dim=-1)
     else:
-        crossed = torch.stack([-found[..., 1::2], found[..., ::2]], dim=-1).flatten(-2)
-    return found * cosines + crossed * sines
+        crossed = torch.stack([-parts[..., 1::2], parts[..., ::2]], dim=-1).flatten(-2)
+    return parts * cosines + crossed * sines
 
 
 def _check(trace, layer: int, head: int, via: tuple = ()) -> None:

@@ -74,7 +74,7 @@ class Spread:
 
 
 def _smaller_side(rows: np.ndarray) -> np.ndarray:
-    """Return rows with an unchanged product rows' rows, at most as many as features (QR if more)."""
+    """Return at most as many rows as features, with equal rows^T rows: the rows, or R of their QR."""
     return rows if rows.shape[-2] <= rows.shape[-1] else np.linalg.qr(rows, mode="r")
 
 
@@ -102,7 +102,7 @@ class HeadsInWords(NotebookTable):
         return result
 
     def said(self) -> list[tuple[str, str, str]]:
-        """Return the head (from 1), its deviation and its words as text, in descending order of variance."""
+        """Return (head from 1, deviation, words) as text for every head, in descending order of variance."""
         details = []
         for layer, head in np.ndindex(*self.variance.shape):
             pairs = zip(self.words[layer][head], self.shares[layer, head].tolist(), strict=False)
@@ -119,8 +119,9 @@ class HeadsInWords(NotebookTable):
 def head_features(ledger: LogitTerms) -> Float[Tensor, "*image layer head feature"]:
     """Return each head's output for one image, as features by slot of the readout: (layer, head, feature).
 
-    Norms and |z| are divided out. A model with attention pooling has only its last layers. `maps` carries
-    features into the embedding. Raises nothing of its own: the ledger's balance has been checked.
+    Norms and |z| are divided out. A model with attention pooling has only its last layers.
+    `head_to_embedding_maps` carries features into the embedding. Raises nothing of its own: the ledger's
+    balance has been checked.
 
     >>> import vitviz
     >>> from vitviz.engine.studies.attribution import checked_logit_terms
@@ -218,7 +219,7 @@ def heads_in_words(spread: Spread, readout: ReadoutStage, classes: Classes, most
 
 
 def random_squares(words: int, feature: int, width: int) -> Float[np.ndarray, "list word axis"]:
-    """Return squared coordinates of random unit vectors: as many per list as words, along a head's axes."""
+    """Return squared coordinates, along a head's axes, of random unit vectors in lists of `words` vectors."""
     rng, axes = np.random.default_rng(0), min(feature, width)
     squares = rng.standard_normal((LISTS, words, axes), dtype=np.float32) ** 2
     # squared length along all other axes

@@ -40,17 +40,17 @@ _SETS = 64  # sets per request
 
 
 def _compute_logits(
-    sets: Iterable[tuple[int, ...]], answers: LogitsOf, told: OnStep | None
+    sets: Iterable[tuple[int, ...]], logits_of: LogitsOf, on_step: OnStep | None
 ) -> dict[tuple[int, ...], Float[Tensor, " class"]]:
-    """Return the logits of sets of patches, each computed once, the largest first."""
+    """Return by set of kept patches its logits; equal sets are computed once, the largest sets first."""
     known, result = sorted(dict.fromkeys(sets), key=len, reverse=True), {}
     for size, same in groupby(known, key=len):
         while some := list(islice(same, _SETS)):
             cancellation.check()
-            logits = answers(torch.tensor(some, dtype=torch.long).view(len(some), size))
+            logits = logits_of(torch.tensor(some, dtype=torch.long).view(len(some), size))
             result.update(zip(some, logits.double(), strict=True))
-            if told is not None:
-                told(len(result), len(known))
+            if on_step is not None:
+                on_step(len(result), len(known))
     return result
 
 
@@ -58,10 +58,11 @@ def compute_scores(
     logits: Float[Tensor, "set class"], classes: tuple[int, ...], answer: int | None,
     head_type: HeadType = "softmax",
 ) -> dict[str, Float[Tensor, " set"]]:  # fmt: skip
-    """Return the scores: prediction preserved (1 or 0), and the explained class's probability and logit.
+    """Return by name the scores of each set: "kept" (prediction preserved), "probability" and "logit".
 
-    For a rather than b the logit is the difference, and the probability is that of a among the two. `answer`
-    is the prediction as `predictions_of` counts. A head of values has only the logit, which is the value.
+    "kept" is 1 or 0; the others are the explained class's. For a rather than b the logit is the difference,
+    and the probability is that of a among the two. `answer` is the prediction as `predictions_of` counts. A
+    head of values has only the logit, which is the value.
 
     >>> found = compute_scores(torch.tensor([[2.0, 1.0], [0.0, 0.0]]), (0, 1), answer=0)
     >>> found["logit"].tolist(), round(found["probability"][0].item(), 3)
@@ -75,24 +76,26 @@ def compute_scores(
     return {"kept": kept, "probability": share, "logit": logit}
 
 
-def removal_orders(values: Float[Tensor, "*shape"], seed: int, draws: int) -> list[Int[Tensor, " patch"]]:
-    """Return patches by value, the largest first: one order, or `draws` orders if values are equal.
+def removal_orders(
+    values: Float[Tensor, "*shape"], seed: int, tie_orders: int
+) -> list[Int[Tensor, " patch"]]:
+    """Return patch numbers by descending value: one order, or `tie_orders` random orders if values are tied.
 
-    >>> [order.tolist() for order in removal_orders(torch.tensor([0.1, 3.0, 0.2]), seed=0, draws=4)]
+    >>> [order.tolist() for order in removal_orders(torch.tensor([0.1, 3.0, 0.2]), seed=0, tie_orders=4)]
     [[1, 2, 0]]
     """
     values = values.flatten().double()
     if len(values.unique()) == len(values):
         return [values.argsort(descending=True)]
     result = []
-    for draw in range(draws):
+    for draw in range(tie_orders):
         shuffled = torch.randperm(len(values), generator=torch.Generator().manual_seed(1000 * seed + draw))
         result.append(shuffled[values[shuffled].argsort(descending=True, stable=True)])
     return result
 
 
 def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> float:
-    """Return SaCo, from -1 to 1, from the groups' values and the drops of the score when they are removed.
+    """Return the salience-guided faithfulness coefficient (SaCo), -1 to 1, of groups' values and score drops.
 
     >>> saco(torch.tensor([3.0, 2.0, 0.0]), torch.tensor([0.5, 0.1, 0.0]))
     1.0
@@ -106,7 +109,7 @@ def saco(salience: Float[Tensor, " group"], drops: Float[Tensor, " group"]) -> f
 
 @lru_cache(maxsize=256)
 def t_quantile(tail: float, freedom: int) -> float:
-    """Return the value that Student's t exceeds with a probability: the one-sided quantile.
+    """Return the value that Student's t with `freedom` degrees of freedom exceeds with probability `tail`.
 
     The result is infinite without degrees of freedom. (With t = sqrt(freedom) tan a, a's density is as
     cos(a)^(freedom - 1) from -90 to 90 degrees.)
@@ -143,9 +146,9 @@ class RemovalCurves:
     saco: float
 
     def areas(self, shares: Sequence[float], score: str = "probability") -> tuple[float, float]:
-        """Return the areas under both curves, in the score's units.
+        """Return the areas under both curves: (most relevant first, least relevant first), in score units.
 
-        A lower first area (most relevant first) and a higher second area (least relevant first) are better.
+        A lower first area and a higher second area are better.
         """
         steps, sides = torch.tensor(shares, dtype=torch.float64), (self.most, self.least)
         return tuple(torch.trapezoid(one[score].double(), steps).item() for one in sides)
@@ -209,7 +212,7 @@ def _keys(sets: Iterable[Tensor]) -> list[tuple[int, ...]]:
 def _groups(
     values: Float[Tensor, " patch"], order: Tensor, count: int
 ) -> tuple[Float[Tensor, " group"], list[tuple[int, ...]]]:
-    """Return each group's value, the most relevant first, and the patches left without it; all come last."""
+    """Return each group's summed value, most relevant first; and the patches left without it, then all."""
     groups = torch.tensor_split(order, min(count, len(order)))
     others = [torch.cat([order[:0], *groups[:i], *groups[i + 1 :]]) for i in range(len(groups))]
     return torch.stack([values[group].sum() for group in groups]), _keys([*others, order])

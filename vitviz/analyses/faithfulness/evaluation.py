@@ -19,7 +19,7 @@ from torch import Tensor
 from vitviz.analyses.faithfulness import curves as removal
 from vitviz.analyses.faithfulness.curves import GROUPS, RemovalCurves
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, checked_steps, saliency_map
+from vitviz.analyses.saliency import METHODS, STEPPED, Passes, SaliencyMap, check_steps, saliency_map
 from vitviz.analyses.target import classes_of
 from vitviz.errors import Stopped, TooMuch, VitvizError, quoted
 from vitviz.traces.display import NotebookChart, NotebookTable
@@ -36,7 +36,7 @@ OnMethod = Callable[[float, str], None]  # fraction done, and the step in progre
 
 @dataclass(frozen=True)
 class Faithfulness(NotebookChart, NotebookTable):
-    """Results for one image. Methods that do not apply are in `refused`, with the reason."""
+    """Faithfulness of saliency methods on one image; inapplicable ones are in `refused`, with the reason."""
 
     checkpoint: str
     classes: tuple[int, ...]  # explained class, or a rather than b
@@ -54,18 +54,18 @@ class Faithfulness(NotebookChart, NotebookTable):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Recorded scores: "kept", "probability", "logit"; for values only "logit", which is the value."""
+        """Names of the recorded scores: "kept", "probability", "logit"; for a head of values only "logit"."""
         return scores_named(self.head_type)
 
     def score(self, asked: str | None = None) -> str:
-        """Return the requested score; by default the probability, for values the value.
+        """Return the name of the requested score; None gives "probability", for a head of values "logit".
 
         Raises VitvizError for an unsupported score.
         """
         return require_score(asked, self.head_type, self.checkpoint)
 
     def part(self, method: str) -> Faithfulness:
-        """Return the results of one method, which `together` joins with others.
+        """Return the results of one method, which `join_results` joins with others.
 
         The first method keeps the number of sets.
         """
@@ -78,23 +78,23 @@ class Faithfulness(NotebookChart, NotebookTable):
         return replace(self, **parts, sets=self.sets if method == first else 0)
 
     def areas(self, method: str, score: str | None = None) -> tuple[float, float]:
-        """Return the areas, most and least relevant patches first; see `RemovalCurves.areas`."""
+        """Return the areas under a method's curves: (most relevant patches first, least relevant first)."""
         return self.curves[method].areas(self.shares, self.score(score))
 
     def ranking(self, score: str | None = None) -> list[tuple[str, float]]:
-        """Return the methods with their gap, the best first."""
+        """Return (method, gap), the best method first; the gap is the area between the two removal curves."""
         score = self.score(score)
         gaps = {name: curves.gap(self.shares, score) for name, curves in self.curves.items()}
         return sorted(gaps.items(), key=lambda pair: -pair[1])
 
     def chance(self, score: str | None = None) -> tuple[float, float]:
-        """Return mean and standard deviation of a random map's gap; the deviation is 0 with one draw."""
+        """Return mean and standard deviation of the random maps' gaps; the deviation is 0 with one map."""
         score = self.score(score)
         gaps = torch.tensor([one.gap(self.shares, score) for one in self.draws], dtype=torch.float64)
         return gaps.mean().item(), gaps.std().item() if len(gaps) > 1 else 0.0
 
     def beats_chance(self, score: str | None = None) -> list[str]:
-        """Return the methods whose gap exceeds the mean gap of chance by more than `reach`."""
+        """Return the methods whose gap exceeds the random maps' mean gap by more than `reach`, best first."""
         mean, reach = self.chance(score)[0], self.reach(score)
         return [name for name, gap in self.ranking(score) if gap > mean + reach and name != "random"]
 
@@ -110,12 +110,12 @@ class Faithfulness(NotebookChart, NotebookTable):
         return removal.t_quantile(tail, draws - 1) * self.chance(score)[1] * (1 + 1 / max(1, draws)) ** 0.5
 
     def tied(self, one: str, other: str, score: str | None = None) -> bool:
-        """True if two methods differ by no more than two random maps may: statistically tied."""
+        """Return True if two methods are statistically tied: their gaps differ by at most `tie_limit`."""
         gaps = dict(self.ranking(score))
         return not abs(gaps[one] - gaps[other]) > self.tie_limit(score)
 
     def tie_limit(self, score: str | None = None) -> float:
-        """Return the largest difference of the gaps of two tied methods, for two maps instead of one."""
+        """Return the largest difference between two gaps within the noise of random maps; see `reach`."""
         return self.reach(score) * (2 / (1 + 1 / max(1, len(self.draws)))) ** 0.5
 
     def rows(self) -> list[dict]:
@@ -139,10 +139,10 @@ class Faithfulness(NotebookChart, NotebookTable):
 def evaluate_methods(
     passes: Passes, methods: Sequence[str] | None = None, patches_as: str = "dropped", seed: int = 0,
     shares: Sequence[float] = SHARES, draws: int = DRAWS, progress: OnMethod | None = None,
-    made: Mapping[str, SaliencyMap] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
+    known_maps: Mapping[str, SaliencyMap] = MappingProxyType({}), chance: bool = True, groups: int = GROUPS,
     steps: int | None = None,
 ) -> Faithfulness:  # fmt: skip
-    """Test every method's map: its removal curves, areas and SaCo.
+    """Return the faithfulness of every method's map: removal curves, areas under them and SaCo.
 
     Args:
         passes: passes of one image and target; they remove patches as `patches_as` says.
@@ -153,8 +153,8 @@ def evaluate_methods(
         shares: fractions removed, ascending from 0 to 1.
         draws: number of random maps.
         progress: called with the fraction done and the current step.
-        made: maps that are known already.
-        chance: False for a part of a test, which `together` joins with others.
+        known_maps: maps that were computed before, by method.
+        chance: False for a part of a test, which `join_results` joins with others.
         groups: number of SaCo's groups; 0 for no SaCo.
         steps: steps of integrated gradients; None for as many as they need.
 
@@ -162,11 +162,11 @@ def evaluate_methods(
         VitvizError: invalid methods, shares, target or steps.
         Stopped: the computation was cancelled.
     """
-    checked_steps(steps)
+    check_steps(steps)
     classes, answer = _classes_and_prediction(passes)
     names, shares = _names(methods, chance, passes.trace), _shares(shares)
     tell = progress or (lambda share, what: None)
-    maps, refused = compute_maps(passes, names, made, lambda done, name: tell(0.5 * done, name), steps)
+    maps, refused = compute_maps(passes, names, known_maps, lambda done, name: tell(0.5 * done, name), steps)
     tried: dict[Hashable, Tensor] = {name: one.map for name, one in maps.items() if name != "random"}
     if "random" in maps:
         for draw in range(draws):
@@ -185,7 +185,7 @@ def evaluate_methods(
 
 
 def join_results(parts: Sequence[Faithfulness]) -> Faithfulness:
-    """Return the test whose parts were computed one after the other, for one image, target and protocol."""
+    """Return one test from parts computed one after the other, for one image, target and protocol."""
     maps, curves, refused, draws, sets = {}, {}, {}, (), 0
     for one in parts:
         maps, curves, refused = maps | dict(one.maps), curves | dict(one.curves), refused | dict(one.refused)
@@ -194,20 +194,20 @@ def join_results(parts: Sequence[Faithfulness]) -> Faithfulness:
 
 
 def compute_maps(
-    passes: Passes, names: Sequence[str], made: Mapping[str, SaliencyMap] = MappingProxyType({}),
-    tell: OnMethod = lambda share, what: None, steps: int | None = None,
+    passes: Passes, names: Sequence[str], known_maps: Mapping[str, SaliencyMap] = MappingProxyType({}),
+    progress: OnMethod = lambda share, what: None, steps: int | None = None,
 ) -> tuple[dict[str, SaliencyMap], dict[str, str]]:  # fmt: skip
-    """Return the maps of some methods, and the reasons why the others do not apply.
+    """Return two dictionaries: the map of each method that applies, and the reason why each other does not.
 
-    `made` are known maps; `tell` is called as `progress` of `trial_of`. Raises Stopped if the computation was
-    cancelled and TooMuch if it exceeds the server's limits.
+    `known_maps` are not computed again. `progress` is called with the fraction done and the next method.
+    Raises Stopped if the computation was cancelled and TooMuch if it exceeds the server's limits.
     """
     maps, refused = {}, {}
     for number, name in enumerate(names):
-        tell(number / len(names), name)
+        progress(number / len(names), name)
         try:
             own = steps if name == STEPPED else None
-            maps[name] = made[name] if name in made else saliency_map(passes, name, steps=own)
+            maps[name] = known_maps[name] if name in known_maps else saliency_map(passes, name, steps=own)
         except (Stopped, TooMuch):
             raise
         except VitvizError as reason:
@@ -216,7 +216,7 @@ def compute_maps(
 
 
 def _classes_and_prediction(passes: Passes) -> tuple[tuple[int, ...], int | None]:
-    """Return the target's class, or both of (a, b), and the prediction; VitvizError for a direction."""
+    """Return the target's class, or both of (a, b), and the prediction; raise VitvizError for a direction."""
     if isinstance(passes.target, Tensor) or passes.trace.logits is None:
         detail = "hand in a class, or (a, b) for a rather than b"
         raise VitvizError(f"A trial asks about classes, whose scores it watches; {detail}.")
@@ -224,7 +224,7 @@ def _classes_and_prediction(passes: Passes) -> tuple[tuple[int, ...], int | None
 
 
 def _names(methods: Sequence[str] | None, chance: bool, trace: Trace) -> list[str]:
-    """Return the names of the methods to compare, without duplicates; None means all that apply.
+    """Return the names of the methods to compare, without duplicates; `methods` None selects all that apply.
 
     Add "random" if `chance`. Raise VitvizError for an unknown name or an empty choice.
     """

@@ -35,19 +35,19 @@ def box_coverage(grid: Grid, boxes: Sequence[Box], finer: int = 8) -> Float[Tens
 
 
 def pointing_hit(values: Float[Tensor, "row col"], grid: Grid, boxes: Sequence[Box]) -> float:
-    """Return 1 if the centre of the largest patch lies in a box, else 0; the mean if several are largest."""
+    """Return 1 if the centre of the patch of largest value lies in a box, else 0; the mean if several tie."""
     return _inside(grid, boxes, 1)[values == values.max()].double().mean().item()
 
 
-def energy_in_boxes(values: Float[Tensor, "row col"], share: Float[Tensor, "row col"]) -> float:
-    """Return the fraction of the map's positive values inside the boxes; `share` is from `covered`."""
+def energy_in_boxes(values: Float[Tensor, "row col"], coverage: Float[Tensor, "row col"]) -> float:
+    """Return the fraction of the map's positive sum inside the boxes; `coverage` is from `box_coverage`."""
     positive = values.double().clamp(min=0)
     whole = positive.sum().item()
-    return (positive * share).sum().item() / whole if whole > 0 else share.mean().item()
+    return (positive * coverage).sum().item() / whole if whole > 0 else coverage.mean().item()
 
 
 def _inside(grid: Grid, boxes: Sequence[Box], finer: int) -> Tensor:
-    """Return a mask of the cell centres inside a box, with `finer` x `finer` cells per patch."""
+    """Return which sample points lie in a box, as a mask with `finer` x `finer` points per patch."""
     height, width = grid.patch
     down = (torch.arange(grid.rows * finer, dtype=torch.float64) + 0.5) * height / finer
     across = (torch.arange(grid.cols * finer, dtype=torch.float64) + 0.5) * width / finer

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from vitviz.analyses.protocol import TITLES
 from vitviz.analyses.saliency import attention_maps, dense, direct, linear
 from vitviz.analyses.saliency.dense import likeliest_class as likeliest_class
-from vitviz.analyses.saliency.linear import checked_steps as checked_steps
+from vitviz.analyses.saliency.linear import check_steps as check_steps
 from vitviz.analyses.saliency.linear import integrated_gradients as integrated_gradients
 from vitviz.analyses.saliency.passes import Passes, SaliencyMap
 from vitviz.errors import VitvizError, quoted
@@ -26,7 +26,7 @@ STEPPED = "integrated_gradients"
 def saliency_map(
     passes: Passes, method: str = "frozen", at: str | int | None = None, steps: int | None = None
 ) -> SaliencyMap:
-    """Return the map of one method.
+    """Return the saliency map of one method, by name.
 
     Args:
         passes: passes of one image and target.

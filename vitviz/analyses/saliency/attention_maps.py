@@ -26,7 +26,7 @@ NO_GRADIENT = "no attention has a gradient"
 
 
 def rollout(passes: Passes) -> SaliencyMap:
-    """Attention rollout: M_l = (I + mean_h A_l) / 2, map = row M_L ... M_1.
+    """Return the attention rollout: map = row M_L ... M_1, M_l = (I + mean_h A_l) / 2.
 
     Abnar and Zuidema 2020. By construction equal for every class.
     """
@@ -35,17 +35,18 @@ def rollout(passes: Passes) -> SaliencyMap:
 
 
 def last_attention(passes: Passes) -> SaliencyMap:
-    """The last layer's attention, mean over heads: equal for every class, without earlier layers."""
+    """Return the last layer's attention, mean over heads: equal for every class, without earlier layers."""
     result = mean_attention(passes.trace)[-1].flatten()
     return SaliencyMap.from_patches("last_attention", passes, result, "the last layer", signed=False)
 
 
 def gradient_rollout(passes: Passes) -> SaliencyMap:
-    """F_l = max(0, mean_h A_l G_l), M_l = (I + F_l) / 2, each row divided by its sum, map = row M_L ... M_1.
+    """Return the rollout of attention times gradient: map = row M_L ... M_1, M_l = (I + F_l) / 2.
 
-    jacobgil/vit-explain's formula, corrected: rows (not columns) sum to 1, gradients are in the order of the
-    layers, nothing is kept between images, nothing is discarded, no division by the maximum. The clamp
-    follows the mean over heads, so a head's negative contribution is lost where others outweigh it.
+    F_l = max(0, mean_h A_l G_l), and each row of M_l is divided by its sum. jacobgil/vit-explain's formula,
+    corrected: rows (not columns) sum to 1, gradients are in the order of the layers, nothing is kept between
+    images, nothing is discarded, no division by the maximum. The clamp follows the mean over heads, so a
+    head's negative contribution is lost where others outweigh it.
     """
     layers = [one.product.mean(dim=0).clamp(min=0) for one in _layers(passes)]
     row = multiply_row(query_weights(passes.trace), layers, normed=True)  # in the quotient the half cancels
@@ -53,11 +54,11 @@ def gradient_rollout(passes: Passes) -> SaliencyMap:
 
 
 def chefer(passes: Passes) -> SaliencyMap:
-    """C_l = mean_h max(0, A_l G_l), R = (I + C_L) ... (I + C_1), map = row R - row.
+    """Return Chefer et al.'s relevance: map = row R - row, R = (I + C_L) ... (I + C_1).
 
-    Chefer et al., ICCV 2021 (arXiv 2103.15679), over all layers. Attention pooling follows its rule for two
-    modalities, with the pooling's own C as the row. Values are clamped before the mean, so negative
-    contributions are invisible.
+    C_l = mean_h max(0, A_l G_l). Chefer et al., ICCV 2021 (arXiv 2103.15679), over all layers. Attention
+    pooling follows its rule for two modalities, with the pooling's own C as the row. Values are clamped
+    before the mean, so negative contributions are invisible.
     """
     layers = [one.product.clamp(min=0).mean(dim=0) for one in _layers(passes)]
     start, pooling = query_weights(passes.trace), passes.gradients().pooling
@@ -71,16 +72,17 @@ def chefer(passes: Passes) -> SaliencyMap:
 
 
 def attention_gradient(passes: Passes) -> SaliencyMap:
-    """sum_h sum_i A_hij G_hij in the last layer: the effect of attention to key j on the score.
+    """Return attention times gradient of the last layer, summed over heads and queries: sum_hi A_hij G_hij.
 
-    Signed; only the last layer's attention. If one linear layer follows, the sum is the heads' contribution.
+    Signed: the effect of attention to key j on the score. Only the last layer's attention. If one linear
+    layer follows, the sum is the heads' contribution.
     """
     values = _layers(passes)[-1].product.sum(dim=(0, 1))[passes.trace.grid.prefix :]
     return SaliencyMap.from_patches("attention_gradient", passes, values, "the last layer")
 
 
 def attention_grad_cam(passes: Passes) -> SaliencyMap:
-    """max(0, mean_h A_h[row] mean_j G_h[row, j]) in the last layer: "GradCAM" in Chefer et al.'s tables.
+    """Return "GradCAM" of Chefer et al.'s tables: max(0, mean_h A_h[row] mean_j G_h[row, j]), last layer.
 
     Different from Grad-CAM on tokens (`grad_cam`). The map is often all zero, which is then reported.
     """
@@ -98,7 +100,7 @@ def attention_grad_cam(passes: Passes) -> SaliencyMap:
 def multiply_row(
     row: Float[Tensor, " token"], layers: list[Float[Tensor, "query key"]], normed: bool = False
 ) -> Float[Tensor, " token"]:
-    """Return row M_L ... M_1, M = I + C, rows divided by their sums if `normed`; R itself is never built."""
+    """Return row M_L ... M_1, M = I + C, C from `layers`; if `normed`, M's rows are divided by their sums."""
     for matrix in reversed(layers):
         matrix = matrix.to(row)
         spread = row / (1 + matrix.sum(dim=-1)) if normed else row
@@ -107,7 +109,7 @@ def multiply_row(
 
 
 def _of_row(method: str, passes: Passes, row: Float[Tensor, " token"]) -> SaliencyMap:
-    """Return the saliency map of one value per token over all layers; prefix tokens are left out."""
+    """Return one value per token as a saliency map of the patches; prefix tokens are left out."""
     patches = row[passes.trace.grid.prefix :]
     return SaliencyMap.from_patches(method, passes, patches, "all layers", signed=False)
 

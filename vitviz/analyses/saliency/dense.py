@@ -45,7 +45,7 @@ SETTINGS = {
 
 
 def _map(method: str, passes: Passes) -> SaliencyMap:
-    """Return each patch's own score of the target, by a method of `SETTINGS`, less the mean over patches."""
+    """Return each patch's own score of the target minus the mean over patches, by a method of `SETTINGS`."""
     scores, target = patch_scores(passes, method), passes.target
     classes = [0] if isinstance(target, Tensor) else classes_of(passes.trace, target)
     result = score_of(scores.flatten(1).mT, classes).unflatten(0, scores.shape[1:])
@@ -58,7 +58,7 @@ MAPS = {name: partial(_map, name) for name in SETTINGS}
 
 
 def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
-    """Return every patch's own logits by a method of `SETTINGS`; for a direction, its value.
+    """Return every patch's own logits by a method of `SETTINGS`; for a direction, the value along it.
 
     Raises UnsupportedModel if a single patch cannot be read.
     """
@@ -73,13 +73,13 @@ def patch_scores(passes: Passes, method: str) -> Float[Tensor, "class row col"]:
 
 
 def replacement_outputs(trace: Trace, by: str) -> Float[Tensor, "head token dim"]:
-    """Return the outputs that replace those of the last block's heads at each token; see the module."""
+    """Return the head outputs that replace the last block's, by a rule of the module (`by`)."""
     call = trace.layers[-1]
     if by == "values":
         return call.v
-    asked = {"both": (call.q, call.k), "queries": (call.q,), "near": (call.k,)}[by]
+    vectors = {"both": (call.q, call.k), "queries": (call.q,), "near": (call.k,)}[by]
     added = _neighbourhood_bias(trace).to(call.v) if by == "near" else 0
-    return torch.stack([_self_similarity_values(call, asked, added, head) for head in range(call.heads)])
+    return torch.stack([_self_similarity_values(call, vectors, added, head) for head in range(call.heads)])
 
 
 def likeliest_class(cosines: Float[Tensor, "class row col"], least: float = -1.0) -> Int[Tensor, "row col"]:
@@ -93,10 +93,11 @@ def likeliest_class(cosines: Float[Tensor, "class row col"], least: float = -1.0
 
 
 def _self_similarity_values(
-    call: Attention, asked: tuple[Tensor, ...], added: Tensor | float, head: int
+    call: Attention, vectors: tuple[Tensor, ...], added: Tensor | float, head: int
 ) -> Tensor:
-    """Return one head's weighted values; one head at a time, so that no head x N x N array exists."""
-    ones = (one[head] for one in asked)
+    """Return one head's values weighted by softmax(x x^T scale + added), summed over x of `vectors`."""
+    # one head at a time, so that no head x N x N array exists
+    ones = (one[head] for one in vectors)
     return sum(torch.softmax(one @ one.mT * call.scale + added, dim=-1) for one in ones) @ call.v[head]
 
 

@@ -23,7 +23,7 @@ def ledger(passes: Passes) -> SaliencyMap:
 
 
 def leave_one_out(passes: Passes) -> SaliencyMap:
-    """s(x) - s(x without patch i): each patch's token is dropped alone, and the model runs on the rest.
+    """Return the drop of the score when each patch's token is dropped alone: s(x) - s(x without patch i).
 
     Zeiler and Fergus 2014 with dropped tokens instead of grey (Jain et al. 2022, arXiv 2204.08945). N passes
     of N - 1 tokens. Two patches with the same information hide each other, and the sum is not an account of
@@ -42,14 +42,14 @@ def leave_one_out(passes: Passes) -> SaliencyMap:
 
 
 def random(passes: Passes, seed: int = 0) -> SaliencyMap:
-    """Random numbers from a seed: the control for chance in every test."""
+    """Return random numbers from a seed: the control for chance in every test."""
     grid, drawn = passes.trace.grid, torch.Generator().manual_seed(seed)
     numbers = torch.rand(grid.rows, grid.cols, generator=drawn, dtype=torch.float64)
     return SaliencyMap("random", numbers, passes.answer, "nowhere", signed=False)
 
 
 def centre(passes: Passes) -> SaliencyMap:
-    """A centred Gaussian, a quarter of the image wide: photographers centre their subjects."""
+    """Return a centred Gaussian, a quarter of the image wide: photographers centre their subjects."""
     grid = passes.trace.grid
     sides = grid.rows, grid.cols
     rows, cols = ((torch.arange(side, dtype=torch.float64) + 0.5) / side - 0.5 for side in sides)

@@ -41,11 +41,12 @@ Place = str | int
 
 
 def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
-    """The image's linear map: attention, norms' deviations and gates held, value times gradient; adds up.
+    """Return value times gradient with attention, norms' deviations and gates frozen at the image's values.
 
-    Other names: LibraGrad's core for a Vision Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP with
-    the gate held too (Ali et al. 2022, arXiv 2202.07304). It does not include the origin of the held numbers:
-    why a head attends where it does is invisible. Raises UnsupportedModel if the map does not add up.
+    The map, prefix tokens and constants add up to the score. Other names: LibraGrad's core for a Vision
+    Transformer (Mehri et al. 2024, arXiv 2411.16760), CP-LRP with the gate held too (Ali et al. 2022, arXiv
+    2202.07304). It does not include the origin of the held numbers: why a head attends where it does is
+    invisible. Raises UnsupportedModel if the map does not add up.
     """
     result = _read("frozen", passes, passes.frozen_gradients(), at)
     if not abs(result.unexplained) <= TOLERANCE * max(abs(result.answer), passes.trace.size):
@@ -55,7 +56,7 @@ def frozen(passes: Passes, at: Place = "tokens") -> SaliencyMap:
 
 
 def input_gradient(passes: Passes, at: Place = "pixels") -> SaliencyMap:
-    """Input times gradient of the model itself: ordinary gradients, pixels in the model's units (or tokens).
+    """Return input times the model's own gradient: normalised pixels, or the tokens of a place `at`.
 
     Shrikumar et al. 2016 (arXiv 1605.01713). A gradient shows the effect of a small change; it need not add
     up.
@@ -64,7 +65,7 @@ def input_gradient(passes: Passes, at: Place = "pixels") -> SaliencyMap:
 
 
 def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMap:
-    """(x - x0) sum_k w_k ds/dx at x0 + a_k (x - x0), from the mean colour x0 = 0.
+    """Return integrated gradients: (x - x0) sum_k w_k ds/dx at x0 + a_k (x - x0), x0 = 0 the mean colour.
 
     Sundararajan et al. 2017 (arXiv 1703.01365), with the nodes a_k and weights w_k of Gauss-Legendre on 0 to
     1. The number of nodes is doubled until two successive maps differ by at most `CLOSE` (L1), or `MOST` is
@@ -72,7 +73,7 @@ def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMa
     s(x0). A small gap does not show that the map is right: errors of patches cancel in the sum. The empty
     image is a choice, and pixels of the mean colour get nothing.
     """
-    checked_steps(steps)
+    check_steps(steps)
     _require_pixel_map(passes, passes.gradients().pixels)
     path, change = passes.path(steps or FIRST), None
     while steps is None and path.steps < MOST and (change is None or not change <= CLOSE):
@@ -86,18 +87,18 @@ def integrated_gradients(passes: Passes, steps: int | None = None) -> SaliencyMa
     )  # fmt: skip
 
 
-def checked_steps(steps: int | None) -> None:
-    """Raise VitvizError for a number of steps that integrated gradients cannot have."""
+def check_steps(steps: int | None) -> None:
+    """Raise VitvizError unless `steps` is None or a possible number of nodes of integrated gradients."""
     if steps is not None and whole_number(steps, 1, LONGEST + 1) is None:
         expected = f"expected a whole number from 1 to {LONGEST}, or None"
         raise VitvizError(f"steps={quoted(steps)} is not valid; {expected}.")
 
 
 def grad_cam(passes: Passes) -> SaliencyMap:
-    """max(0, <mean_j g_j, a_i>): Grad-CAM of pytorch-grad-cam, before its scaling to 0..1 and enlargement.
+    """Return Grad-CAM on tokens, max(0, <mean_j g_j, a_i>), before scaling to 0..1 and enlargement.
 
-    Selvaraju et al. 2017. The mean over patches is meaningful only if the gradient varies little over them,
-    which a Transformer does not guarantee. The sum has no unit.
+    Selvaraju et al. 2017, as in pytorch-grad-cam. The mean over patches is meaningful only if the gradient
+    varies little over them, which a Transformer does not guarantee. The sum has no unit.
     """
     activations, slopes, place = _at_cam(passes)
     result = (activations @ slopes.mean(dim=0)).clamp(min=0)
@@ -105,7 +106,7 @@ def grad_cam(passes: Passes) -> SaliencyMap:
 
 
 def hires_cam(passes: Passes) -> SaliencyMap:
-    """<g_i, a_i>, signed: every patch weighted by its own gradient.
+    """Return HiResCAM on tokens, <g_i, a_i>, signed: every patch weighted by its own gradient.
 
     Draelos and Carin 2020 (arXiv 2011.08891). If everything after it is linear, it sums to the score, less
     constants.
@@ -114,36 +115,36 @@ def hires_cam(passes: Passes) -> SaliencyMap:
     return SaliencyMap.from_patches("hires_cam", passes, (activations * slopes).sum(dim=-1), place)
 
 
-def _read(method: str, passes: Passes, found: Gradients, at: Place) -> SaliencyMap:
+def _read(method: str, passes: Passes, gradients: Gradients, at: Place) -> SaliencyMap:
     """Return the map of value times gradient at "pixels", "tokens" or the input of a numbered layer.
 
     It has the prefix tokens' sum and the constants. Raise VitvizError for an unknown place.
     """
-    grid, depths = passes.trace.grid, len(found.tokens)
+    grid, depths, answer = passes.trace.grid, len(gradients.tokens), gradients.answer
     if at == "pixels":
-        _require_pixel_map(passes, found.pixels)
-        constants = found.constants_after(-1)
-        return SaliencyMap(method, found.pixels, found.answer, at, None, constants, adds_up=True)
+        _require_pixel_map(passes, gradients.pixels)
+        constants = gradients.constants_after(-1)
+        return SaliencyMap(method, gradients.pixels, answer, at, None, constants, adds_up=True)
     depth = 0 if at == "tokens" else whole_number(at, below=depths)
     if depth is None:
         raise VitvizError(
             f"at={quoted(at)} is not valid; expected 'tokens' (after the position embedding), 'pixels', or a"
             f" layer's input, from 0 to {depths - 1} (the last layer's output)."
         )
-    tokens, place = found.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
+    tokens, place = gradients.tokens[depth], "tokens" if depth == 0 else f"layer {depth}"
     cells = rearrange(tokens[grid.prefix :], "(row col) -> row col", row=grid.rows)
     prefix = tokens[: grid.prefix].sum().item()
-    return SaliencyMap(method, cells, found.answer, place, prefix, found.constants_after(depth), adds_up=True)
+    return SaliencyMap(method, cells, answer, place, prefix, gradients.constants_after(depth), adds_up=True)
 
 
 def _require_pixel_map(passes: Passes, pixels) -> None:
-    """Raise UnsupportedModel if there is no map at pixels: behind a stem they belong to no patch."""
+    """Raise UnsupportedModel if `pixels` is None: with a convolutional stem no pixel belongs to one patch."""
     if pixels is None:
         raise UnsupportedModel(not_applicable(passes.trace.checkpoint, LocalizedText(STEM)))
 
 
 def _at_cam(passes: Passes) -> tuple[Tensor, Tensor, str]:
-    """Return the activations and gradients (patch, width) at the place of Grad-CAM, and its name.
+    """Return the activations and gradients (patch, width) that Grad-CAM reads, and the place's name.
 
     Raise UnsupportedModel if nothing was recorded there.
     """

@@ -61,7 +61,7 @@ class Gradients:
     slopes: Float[Tensor, "patch width"] | None = None  # the gradient at that place
 
     def constants_after(self, depth: int) -> dict[str, float]:
-        """Return the constants from block `depth` on, by kind; -1 for all, as for pixels."""
+        """Return the sum of constants from block `depth` on, by kind; `depth` -1 sums all, as for pixels."""
         return {kind: values[depth + 1 :].sum().item() for kind, values in self.constants.items()}
 
 
@@ -84,7 +84,7 @@ class Passes(Protocol):
     answer: float
 
     def tail(self) -> ReadoutStage:
-        """Return the readout stage; raises UnsupportedModel, with the reason, if it is not supported."""
+        """Return the readout stage; raise UnsupportedModel, with the reason, if it is not supported."""
 
     def ledger(self):
         """Return the class-independent attribution terms, whose balance has been checked."""
@@ -99,19 +99,19 @@ class Passes(Protocol):
         """Return the gradients on the path from the mean colour, at `steps` Gauss-Legendre nodes."""
 
     def answers(self, kept: Int[Tensor, "batch patch"]) -> Float[Tensor, "batch class"]:
-        """Return the logits of the image with only these patches, by sequence number from 0."""
+        """Return the logits of the image with only the patches `kept`, numbered from 0 without the prefix."""
 
     def patches(
         self, handed: Float[Tensor, "head token dim"] | None, alone: bool
     ) -> Float[Tensor, "token class"]:
-        """Return each token's own logits after the last block; for a direction, its value.
+        """Return each token's own logits after the last block; for a direction, the value along it.
 
         `handed` replaces the outputs of the block's heads (None: unchanged). If `alone`, the block's input
         and its MLP are not added.
         """
 
     def cam_place(self) -> str:
-        """Return the place of Grad-CAM in words; raises UnsupportedModel if there is none."""
+        """Return in words where Grad-CAM reads activations; raise UnsupportedModel if there is no place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +140,11 @@ class SaliencyMap(NotebookChart):
 
     @classmethod
     def from_patches(
-        cls, method: str, passes: Passes, patches: Float[Tensor, " patch"], at: str, **told
+        cls, method: str, passes: Passes, patches: Float[Tensor, " patch"], at: str, **details
     ) -> "SaliencyMap":
-        """Return the map of values given by patch, in sequence order."""
-        grid = passes.trace.grid
-        return cls(method, patches.double().unflatten(0, (grid.rows, grid.cols)), passes.answer, at, **told)
+        """Return the saliency map of one value per patch; patches are in row-major order."""
+        cells = passes.trace.grid.rows, passes.trace.grid.cols
+        return cls(method, patches.double().unflatten(0, cells), passes.answer, at, **details)
 
     @property
     def explained(self) -> float | None:

@@ -20,7 +20,7 @@ from vitviz.analyses.faithfulness.evaluation import Faithfulness, compute_maps, 
 from vitviz.analyses.faithfulness.pointing import box_coverage, energy_in_boxes, pointing_hit
 from vitviz.analyses.faithfulness.ranking import ALIKE
 from vitviz.analyses.protocol import DENSE
-from vitviz.analyses.saliency import METHODS, STEPPED, checked_steps
+from vitviz.analyses.saliency import METHODS, STEPPED, check_steps
 from vitviz.engine.studies import saliency
 from vitviz.errors import VitvizError
 from vitviz.surveys.labels import Boxes
@@ -80,7 +80,7 @@ class FaithfulnessMeasure:
                 f"{given} is not valid; expected methods of {', '.join(METHODS)} and protocols of"
                 f" {', '.join(PATCHES_AS)}."
             )
-        checked_steps(self.steps)
+        check_steps(self.steps)
         if self.steps is not None and not self._integrates:
             raise VitvizError(f"steps={self.steps} is not valid; expected {STEPPED} among the methods.")
         object.__setattr__(self, "methods", tuple(dict.fromkeys([*self.methods, "random"])))
@@ -127,7 +127,7 @@ class FaithfulnessMeasure:
         for protocol in self.protocols:
             passes = saliency.explained(seen.inspector, seen.trace, target, protocol)
             given = passes, self.methods, protocol, seed, self.shares
-            trials.append(evaluate_methods(*given, made=made, **asked))
+            trials.append(evaluate_methods(*given, known_maps=made, **asked))
             made = dict(trials[0].maps)
         for method, reason in trials[0].refused.items():
             seen.refused[f"{self.name}.{method}"] = reason

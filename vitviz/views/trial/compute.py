@@ -52,7 +52,7 @@ def evaluate_method(
             with suppress(UnsupportedModel, OutOfMemory):  # `evaluate_methods` keeps the reason
                 known[name] = shared_saliency_map(subject, target, name, steps)
         passes = passes_of(subject, target, patches_as)
-        return evaluate_methods(passes, methods, patches_as, made=known, chance=False, steps=steps)
+        return evaluate_methods(passes, methods, patches_as, known_maps=known, chance=False, steps=steps)
 
     return subject.once_by_passes(part_key(target, patches_as, method, steps), make).part(method)
 
