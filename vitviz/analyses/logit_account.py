@@ -348,7 +348,7 @@ def head_direction(
 def _sources(
     ledger: LogitTerms, at_heads: Sequence[Float[Tensor, "*image slot inner"]]
 ) -> Float[Tensor, "*image layer head token"]:
-    """Return all heads' contributions by source token; `at_heads` has by layer the directions at its heads."""
+    """Return all heads' contributions by source token; `at_heads` has the directions at heads, by layer."""
     result, accounts = [], ledger.carried.layers
     for account, attention, one in zip(accounts, ledger.trace.layers, at_heads, strict=True):
         by_head, values = one.unflatten(-1, (attention.heads, -1)), contributed_values(attention)

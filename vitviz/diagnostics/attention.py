@@ -28,7 +28,7 @@ COLLAPSED = 0.99
 
 
 def uniform(subject: CheckSubject) -> Iterator[Finding]:
-    """Count the heads that attend to all tokens alike."""
+    """Report the fraction of heads that attend to all tokens uniformly; too many give a verdict."""
     entropies = []
     for trace in traces_of(subject):
         by_layer = [attention_entropy(trace, layer) for layer in range(len(trace.layers))]

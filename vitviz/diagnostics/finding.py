@@ -54,10 +54,12 @@ def verdict(
     rule: str, number: float, threshold: float | None = None, *, name: str = "",
     severity: Severity | None = None, source: str = "", advice: str = "", view: str = "", **values: Any,
 ) -> Finding:  # fmt: skip
-    """Return a verdict if a number exceeds its threshold (by some rules: falls short), else the number alone.
+    """Return a `Finding`: a verdict if `number` exceeds its threshold (or, by some rules, falls short).
 
-    A number that is not finite is reported without a verdict. A rule without a good sentence is not decided
-    here. The sentence and the advice are patterns, filled with `values` in every language.
+    Otherwise the finding is the number without a verdict.
+
+    A number that is not finite has none either. A rule without a good sentence is not decided here. The
+    sentence and the advice are patterns, filled with `values` in every language.
 
     Args:
         rule: A key of findings.json: the finding's name, and a word where one name has several rules.

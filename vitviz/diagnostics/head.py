@@ -58,7 +58,7 @@ def contrast(logits: Float[Tensor, "image class"]) -> float:
 
 
 def unrelated_contrast(classes: int) -> float:
-    """Return the contrast of logits that are independent normal numbers.
+    """Return the `contrast` of random logits, which are independent and normally distributed.
 
     >>> round(unrelated_contrast(1000), 1)
     3.3

@@ -48,7 +48,7 @@ Alternatives = Mapping[str, Callable[[], Tensor]]  # outputs with one setting ch
 
 
 def divergences(logits: Float[Tensor, "view image class"], head_type: HeadType) -> Float[Tensor, " image"]:
-    """Return the relative entropy of every image's prediction to the mean prediction, in nats."""
+    """Return each image's relative entropy from its prediction (mean over views) to the mean one, in nats."""
     shares = scores_of(logits, head_type).mean(dim=0)
 
     def divergence(p: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Comparison:
             best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
 
     def gains(self, subject: CheckSubject) -> dict[str, tuple[float, float]]:
-        """Return the gain of every alternative and the gain's standard error over images, by name."""
+        """Return by alternative its mean gain in `divergences` (nats) and the standard error over images."""
         kind, gains = subject.inspector.head_type, {}
         present, root = divergences(subject.own_outputs, kind), len(subject.images) ** 0.5
         for name, outputs in self.variants(subject).items():
@@ -125,7 +125,7 @@ def crop(subject: CheckSubject) -> Iterator[Finding]:
 
 
 def _normalisations(subject: CheckSubject) -> Alternatives:
-    """ImageNet's normalisation, 0.5, none, other ranges, and reversed channels."""
+    """Return the alternatives with ImageNet's normalisation, 0.5, none, other ranges, reversed channels."""
     own = subject.inspector.preprocessing
     if own.channels != 3:
         return {}
@@ -149,7 +149,7 @@ def _normalisations(subject: CheckSubject) -> Alternatives:
 
 
 def _orientations(subject: CheckSubject) -> Alternatives:
-    """The image turned by 90, 180 and 270 degrees."""
+    """Return the alternatives with images turned by 90, 180 and 270 degrees; 180 alone if not square."""
     height, width = subject.inspector.preprocessing.size
     result = {}
     for turns in (1, 2, 3) if height == width else (2,):
@@ -159,7 +159,7 @@ def _orientations(subject: CheckSubject) -> Alternatives:
 
 
 def _parameter(subject: CheckSubject, path: str, axes: int | None = None) -> nn.Parameter | None:
-    """Return the parameter at a path of the model; None if there is none or it has another number of axes."""
+    """Return the parameter at a path of the model; None if it is missing or has another number of axes."""
     result = reduce(lambda module, name: getattr(module, name, None), path.split("."), subject.model)
     return result if isinstance(result, nn.Parameter) and result.ndim == (axes or result.ndim) else None
 
@@ -180,7 +180,7 @@ def _assign(module: nn.Module, name: str, value: Tensor) -> None:
 
 
 def _position_orders(subject: CheckSubject) -> Alternatives:
-    """The position table mirrored, transposed, rotated, and with its first row last."""
+    """Return the alternatives with the position table mirrored, transposed, rotated, or shifted by one."""
     table, grid = _parameter(subject, "pos_embed", 3), subject.inspector.grid()
     if table is None:
         return {}
@@ -199,7 +199,7 @@ def _position_orders(subject: CheckSubject) -> Alternatives:
 
 
 def _patch_filters(subject: CheckSubject) -> Alternatives:
-    """The filters of the patch embedding with their axes in another order."""
+    """Return the alternatives with mirrored, transposed or channels-last filters of the patch embedding."""
     weight = _parameter(subject, "patch_embed.proj.weight", 4)
     if weight is None:
         return {}
@@ -216,7 +216,7 @@ def _patch_filters(subject: CheckSubject) -> Alternatives:
 
 
 def _class_tokens(subject: CheckSubject) -> Alternatives:
-    """Zeros: a foreign class token is worse than none."""
+    """Return the alternative with a class token of zeros: a foreign class token is worse than none."""
     token = _parameter(subject, "cls_token")
     zeros = {} if token is None else {LocalizedText("zeros in its place"): torch.zeros_like(token)}
     return _replaced(subject, "cls_token", zeros)
@@ -244,7 +244,7 @@ def _scaled(sign: int) -> Callable[[Tensor, int], Tensor]:
 
 
 def _attention_weights(subject: CheckSubject) -> Alternatives:
-    """Other orders of the joint matrix of queries, keys and values, other scales, a transposed projection."""
+    """Return the alternatives with other orders of the QKV matrix, scales, or transposed projections."""
     for attention in (block.attn for block in subject.model.blocks):
         normed = not isinstance(getattr(attention, "q_norm", None), nn.Identity | None)
         if normed or not isinstance(getattr(attention, "qkv", None), nn.Linear):
@@ -281,7 +281,7 @@ def _attention_weights(subject: CheckSubject) -> Alternatives:
 
 
 def _layer_orders(subject: CheckSubject) -> Alternatives:
-    """The layers in reverse order, and restored from the order of their names as text."""
+    """Return the alternatives with layers in reverse order, or restored from an alphabetical order."""
     layers = range(len(subject.model.blocks))
     text = sorted(layers, key=str)  # 0, 1, 10, 11, 2, …
     orders = {LocalizedText("the layers in reverse order"): layers[::-1]}
@@ -296,7 +296,7 @@ def _layer_orders(subject: CheckSubject) -> Alternatives:
 
 
 def _norm_placements(subject: CheckSubject) -> Alternatives:
-    """The norms after the branches, and both norms of every block exchanged."""
+    """Return the alternatives with another placement of the norms, or each block's two norms exchanged."""
 
     def exchange(model: nn.Module) -> None:
         for block in model.blocks:

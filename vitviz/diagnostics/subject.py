@@ -92,7 +92,7 @@ class CheckSubject:
     def inputs(
         self, preprocessing: Preprocessing | None = None, arrange: Callable[[Tensor], Tensor] | None = None
     ) -> Float[Tensor, "view image channel height width"]:
-        """Return normalised inputs; `arrange` may change their order before."""
+        """Return the normalised inputs of all images; `arrange` may rearrange the values from 0 to 1 before."""
         mean, std = (preprocessing or self.inspector.preprocessing).scale()
         values = self.values if arrange is None else arrange(self.values)
         placed = self.inspector.placed
@@ -128,7 +128,7 @@ class CheckSubject:
 
 
 def traces_of(subject: CheckSubject) -> Iterable[Trace]:
-    """Yield the traces; raises Stopped between two if the check was cancelled."""
+    """Yield the trace of every image; raise Stopped between two if the check was cancelled."""
     for trace in subject.traces:
         cancellation.check()
         yield trace

@@ -51,9 +51,9 @@ def finite(subject: CheckSubject) -> Iterator[Finding]:
 
 @lru_cache(maxsize=64)
 def random_values(rows: int, cols: int) -> tuple[Float64[Tensor, " value"], float]:
-    """Return the mean singular values of random matrices of a shape, and the largest distance of another one.
+    """Return the mean singular values of random matrices of a shape, and the largest distance from the mean.
 
-    Every matrix is compared with the mean of the others.
+    The distance is relative; every random matrix is compared with the mean of the others.
     """
     generator = torch.Generator().manual_seed(0)
     samples = [torch.randn(rows, cols, generator=generator) for _ in range(DRAWS)]

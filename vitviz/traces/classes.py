@@ -96,7 +96,7 @@ class Classes(NotebookDisplay):
         return hash(self.digest)
 
     def save(self, path: str | PathLike) -> None:
-        """Save plain arrays into a .npz or .safetensors file; raises VitvizError for another file ending."""
+        """Save plain arrays into a .npz or .safetensors file; raise VitvizError for another file ending."""
         about = {name: value for name, value in asdict(self).items() if name not in ("labels", "vectors")}
         about["model"] = self.model or ""
         if _ending(path) == ".npz":
@@ -126,7 +126,7 @@ class Classes(NotebookDisplay):
 
     @classmethod
     def from_contents(cls, found: Callable[[], Mapping[str, Any]], called: str) -> Classes:
-        """Return the classes in a file's contents, which `found` reads.
+        """Return the classes in a file's contents, which the function `found` reads and returns.
 
         `called` is the file's name, for error messages. Keys and errors are as in `load`.
         """
@@ -148,7 +148,7 @@ class Classes(NotebookDisplay):
 
 
 def tensors_in(data: bytes) -> dict[str, Any]:
-    """Return the tensors of a .safetensors file and the texts of its metadata."""
+    """Return one dictionary with the tensors and the metadata texts of a .safetensors file, by name."""
     tensors = load(data)  # checks the header first
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return {**tensors, **header.get("__metadata__", {})}

@@ -52,7 +52,7 @@ class NotebookTable(NotebookDisplay):
     """A displayed result that is also a table: its `rows()`."""
 
     def frame(self) -> Any:
-        """Return the rows as a pandas DataFrame; raises VitvizError if pandas is not installed."""
+        """Return the rows as a pandas DataFrame; raise VitvizError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:

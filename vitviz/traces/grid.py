@@ -60,7 +60,7 @@ class Grid(NotebookDisplay):
         return Grid(1, patches, self.patch, self.prefix_names)
 
     def token(self, row: int, col: int) -> int:
-        """Return the sequence index of a patch, counting prefix tokens.
+        """Return the index of a patch's token in the sequence, where prefix tokens come before the patches.
 
         Raises IndexError outside the grid.
         """
@@ -70,14 +70,14 @@ class Grid(NotebookDisplay):
         return self.prefix + row * self.cols + col
 
     def cell(self, token: int) -> tuple[int, int]:
-        """Return the row and column of a patch token; raises IndexError for any other token."""
+        """Return the (row, col) of a patch from its sequence index; raise IndexError for any other token."""
         if not self.prefix <= token < self.tokens:
             detail = f"patches are tokens {self.prefix} to {self.tokens - 1}"
             raise IndexError(f"Token {token} is no patch: {detail}.")
         return divmod(token - self.prefix, self.cols)
 
     def patch_at(self, x: float, y: float) -> int:
-        """Return the token of the patch at a point of the model's input, in pixels (x to the right, y down).
+        """Return the sequence index of the patch at a point of the input, in pixels (x right, y down).
 
         Raises IndexError for a point outside the input.
         """

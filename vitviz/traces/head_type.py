@@ -65,7 +65,7 @@ def scores_named(head_type: HeadType) -> tuple[str, ...]:
 
 
 def require_score(score: str | None, head_type: HeadType, name: str) -> str:
-    """Return the requested score, or the default for None; raises VitvizError for an unsupported score."""
+    """Return the requested score's name, or the default for None; raise VitvizError if it is unsupported."""
     known = scores_named(head_type)
     if score in known or score is None:
         return score or known[len(known) // 2]

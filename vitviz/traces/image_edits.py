@@ -98,12 +98,12 @@ class ImageEdits:
 
     @property
     def ground(self) -> str:
-        """Name of the last photograph that a piece was pasted onto; "" for none."""
+        """Name of the last photograph that a piece was pasted onto; "" if there is none."""
         return next((one.ink for one in reversed(self.each) if one.tool == "onto"), "")
 
     @property
     def own(self) -> str:
-        """Server key of an uploaded photograph that a piece was pasted onto; "" for none."""
+        """Server key of an uploaded photograph that a piece was pasted onto; "" if there is none."""
         return next((one.ink for one in self.each if one.tool == "onto" and len(one.ink) == _KEY), "")
 
     def told(self) -> ImageEdits:
@@ -111,12 +111,12 @@ class ImageEdits:
         return ImageEdits.parse(self.text().replace(f"onto.{self.own}_", "onto.other_")) if self.own else self
 
     def text(self) -> str:
-        """Return the edits as written in a link; "" for none."""
+        """Return the edits as written in a link; "" if there are none."""
         return " ".join(stroke.text() for stroke in self.each)
 
     @classmethod
     def parse(cls, text: str) -> ImageEdits:
-        """Parse the result of `text`; raises VitvizError for any other text and for more than 100 edits.
+        """Parse the result of `text`; raise VitvizError for any other text and for more than 100 edits.
 
         >>> ImageEdits.parse("erase_9.4.4 shift_8.-4").each[1]
         ImageEdit(tool='shift', numbers=(8, -4), ink='')

@@ -27,7 +27,7 @@ class Summary:
     share: float = 1.0  # weight in y: its factor in a sum, or its fraction of a concatenation
 
     def of(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch width"]:
-        """Return the summary of tokens; raises ValueError for attention, whose weights the model holds."""
+        """Return the summary of tokens; raise ValueError for attention, whose weights the model holds."""
         read = tokens[..., self.start : self.stop, :]
         if self.how == "attention":
             raise ValueError("The answer of attention pooling is not made of the tokens alone.")
@@ -57,7 +57,7 @@ class Readout:
         return all(summary.how == "mean" for summary in self.summaries)
 
     def weights(self, tokens: int) -> Float[Tensor, " token"]:
-        """Return each token's weight in y, float64, summing to 1.
+        """Return each token's weight in y, the classifier's input, float64; the weights sum to 1.
 
         Raises ValueError if the weights depend on the image, and for 'none'.
         """
@@ -89,7 +89,7 @@ class Readout:
         return result
 
     def y(self, tokens: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch feature"]:
-        """Return the vector y, before a norm that follows; for two heads the mean of their vectors."""
+        """Return y, the classifier's input, before a norm that follows; for two heads their vectors' mean."""
         made = [summary.of(tokens) for summary in self.summaries]
         if self.joined == "side by side":
             return torch.cat(made, dim=-1)

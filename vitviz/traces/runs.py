@@ -86,7 +86,7 @@ class Ablation(NotebookDisplay):
         return f"Ablation({', '.join(details)})"
 
     def text(self) -> str:
-        """Return the ablation as written in a link; "" for none.
+        """Return the ablation as written in a link; "" if it is empty.
 
         Heads and layers count from 1 in a link, patches from 0.
 
@@ -146,22 +146,22 @@ class Run:
     strokes: ImageEdits = NONE
 
 
-def _sorted(name: str, given: Iterable, clean) -> tuple:
+def _sorted(name: str, values: Iterable, clean) -> tuple:
     """Return the sorted distinct values of an ablation's field, each checked by `clean(name, value)`.
 
-    Raise VitvizError if `given` is no collection.
+    Raise VitvizError if `values` is no collection.
     """
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(values, str) or not isinstance(values, Iterable):
         expected = f"expected several, such as {name}=[{'(7, 1)' if name == 'heads' else '0'}]"
-        raise VitvizError(f"{name}={quoted(given)} is not valid; {expected}.")
-    return tuple(sorted({clean(name, one) for one in given}))
+        raise VitvizError(f"{name}={quoted(values)} is not valid; {expected}.")
+    return tuple(sorted({clean(name, value) for value in values}))
 
 
-def _pair(name: str, given) -> tuple[int, ...]:
+def _pair(name: str, pair) -> tuple[int, ...]:
     """Return (layer, head) as two checked numbers from 0; raise VitvizError for anything else."""
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise VitvizError(f"heads={quoted(given)} is not valid; expected (layer, head), both counted from 0.")
-    return tuple(_whole(name, number) for number in given)
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise VitvizError(f"heads={quoted(pair)} is not valid; expected (layer, head), both counted from 0.")
+    return tuple(_whole(name, number) for number in pair)
 
 
 def _whole(name: str, number) -> int:
@@ -177,7 +177,7 @@ def _whole(name: str, number) -> int:
 
 
 def _numbers(name: str, text: str, first: int) -> list[int]:
-    """Return numbers that a link joins by dots, counted from 0; in the link they count from `first`.
+    """Parse numbers that a link joins by dots and counts from `first`; return them counted from 0.
 
     Raise VitvizError for other text; `name` is the field, for the message.
     """

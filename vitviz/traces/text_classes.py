@@ -65,7 +65,7 @@ def with_vectors(name: str, digest: str) -> str:
 
 
 def vectors_of(name: str) -> str:
-    """Return the digest's characters in a checkpoint's name; '' for none."""
+    """Return the characters of the classes' digest in a checkpoint's name; '' if the name has no digest."""
     return next((one[8:] for one in name.partition("?")[2].split("&") if one.startswith("vectors=")), "")
 
 

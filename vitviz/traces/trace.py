@@ -390,9 +390,9 @@ class Trace(_PassRecord, _Pickled, NotebookDisplay):
 
     @property
     def size(self) -> float:
-        """Magnitude of the logits, as the reference for gaps.
+        """The largest |logit|, to which unexplained rests are compared.
 
-        It is the largest |logit|, and at least the logit of a cosine of 1 for given classes.
+        For given classes it is at least the logit of a cosine of 1, and without logits 0.
         """
         largest = 0.0 if self.logits is None else self.logits.abs().max().item()
         return largest if self.classes is None else max(largest, self.classes.scale)

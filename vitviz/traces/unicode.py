@@ -11,7 +11,7 @@ from vitviz.errors import VitvizError, quoted
 
 
 def require_unicode(text: str, what: str) -> str:
-    """Return a text that encodes to UTF-8; raises VitvizError, which names `what` it is, for any other.
+    """Return the text if it encodes to UTF-8; otherwise raise VitvizError, which says `what` the text is.
 
     >>> require_unicode("caf\u00e9", "the label")
     'café'
@@ -36,7 +36,7 @@ def escape_unencodable(text: str) -> str:
 
 
 def parse_json(data: str | bytes) -> Any:
-    """Parse JSON; raises ValueError for invalid JSON or half a character, and RecursionError."""
+    """Parse JSON; raise ValueError for invalid JSON or half a character, RecursionError for deep nesting."""
     text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
     text.encode()
     parsed = json.loads(text)
