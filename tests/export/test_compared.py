@@ -214,7 +214,12 @@ def test_missing_curve_is_noted_and_not_drawn():
         ("zh-CN", {"vitviz-tiny 的深度", "相似度（CKA）", "基于四张示例照片的 20 个部分。"}),
         (
             "ko",
-            {"vitviz-tiny의 깊이", "CKA 유사도", "예시 이미지 네 장에서 잘라 낸 조각 20개 기준입니다.", "블록 번호"},
+            {
+                "vitviz-tiny의 깊이",
+                "CKA 유사도",
+                "예시 이미지 네 장에서 잘라 낸 조각 20개 기준입니다.",
+                "블록 번호",
+            },
         ),
     ],
 )

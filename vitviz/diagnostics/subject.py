@@ -92,7 +92,7 @@ class CheckSubject:
     def inputs(
         self, preprocessing: Preprocessing | None = None, arrange: Callable[[Tensor], Tensor] | None = None
     ) -> Float[Tensor, "view image channel height width"]:
-        """Return the normalised inputs of all images; `arrange` may rearrange the values from 0 to 1 before."""
+        """Return the normalised inputs of all images; `arrange` changes values from 0 to 1 before."""
         mean, std = (preprocessing or self.inspector.preprocessing).scale()
         values = self.values if arrange is None else arrange(self.values)
         placed = self.inspector.placed
