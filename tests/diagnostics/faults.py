@@ -91,6 +91,21 @@ def transposed_positions(inspector: Inspector) -> Inspector:
     return _with_position_table(inspector, lambda table: table.transpose(1, 2))
 
 
+def positions_of_sequence(inspector: Inspector) -> Inspector:
+    """Enlarge a table of 10 x 10 patches and a class token as one sequence."""
+    grid = inspector.grid()
+
+    def positions(model: nn.Module) -> None:
+        first, table = model.pos_embed.mT.split((grid.prefix, grid.patches), dim=2)
+        small = nn.functional.interpolate(
+            table.unflatten(2, (grid.rows, grid.cols)), (10, 10), mode="bicubic"
+        )
+        sequence = torch.cat([first, small.flatten(2)], dim=2)
+        model.pos_embed.copy_(nn.functional.interpolate(sequence, grid.tokens, mode="linear").mT)
+
+    return with_changes(inspector, positions)
+
+
 def initial_layer(inspector: Inspector) -> Inspector:
     def initialise(model: nn.Module) -> None:
         for module in model.blocks[len(model.blocks) // 2].modules():
@@ -282,6 +297,7 @@ EXPECTED: dict[Fault, tuple[str, ...]] = {
     values_twice_divided: ("normalisation", "uninformed"),
     no_positions: ("no_positions",),
     random_positions: ("random_positions",),
+    positions_of_sequence: ("positions_of_other_grid",),
     flipped_positions: ("position_order",),
     transposed_positions: ("position_order",),
     initial_layer: ("initial_weights",),

@@ -55,6 +55,7 @@ def test_healthy_model_has_no_serious_finding(inspector, samples, without_long_c
     "fault",
     [
         faults.no_normalisation, faults.values_to_255, faults.no_positions, faults.random_positions,
+        faults.positions_of_sequence,
         faults.initial_layer, faults.initial_projection, faults.zeroed_head, faults.doubled_head,
         faults.overflow, faults.initial_classifier, faults.untrained, faults.initial_norms,
         faults.four_bits, faults.active_dropout, faults.copied_layer,
@@ -162,6 +163,17 @@ def test_gain_is_serious_only_if_t_test_is_significant(verdict):
         assert found.number > inputs.GAIN and "better" in found.sentence
 
 
+def test_gain_that_leaves_the_model_uninformed_is_a_note():
+    own = 0.1 * torch.eye(6)[None]
+    given = SimpleNamespace(inspector=SimpleNamespace(head_type="softmax"), own_outputs=own, images=range(6))
+    for gain, expected in ((1.2, "note"), (4, "serious")):
+        alternatives = {"better": lambda gain=gain: own + gain * torch.eye(6)}
+        (found,) = inputs.Comparison("pooling", lambda subject, of=alternatives: of)(given)
+        reached = inputs.information(alternatives["better"](), "softmax") / math.log(6)
+        assert (reached > inputs.WEAK) == (expected == "serious")
+        assert found.number > inputs.GAIN and found.severity == expected
+
+
 def alternative_outputs(inspector, name):
     """Return the outputs of every alternative of a comparison by name, on random values."""
     given = subject.CheckSubject(inspector, (), "frozen")
@@ -220,6 +232,23 @@ def test_position_structure_matches_loops():
             near.append(cosine)
     found = weights.position_structure(table.float(), grid)
     assert found == pytest.approx(np.mean(near) - np.mean(every), abs=1e-6)
+
+
+def test_row_offset_matches_loops():
+    table = torch.randn(30, 6, generator=torch.Generator().manual_seed(2)).double()
+    rows = (table - table.mean(dim=0)).numpy()
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    means = {one: np.mean([rows[i] @ rows[i + one] for i in range(30 - one)]) for one in range(3, 9)}
+    offset, lead = weights.row_offset(table.float(), 5)
+    assert means[offset] == max(means.values())
+    assert lead == pytest.approx(max(means.values()) - means[5], abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [10, 12, 20])
+def test_positions_resized_in_two_dimensions_are_those_of_the_grid(inspector, size):
+    table = inspector.position_table().T.reshape(1, -1, 14, 14)
+    resized = torch.nn.functional.interpolate(table, (size, size + 3), mode="bicubic")[0].flatten(1).T
+    assert weights.row_offset(resized, size + 3) == (size + 3, 0)
 
 
 def test_contrast_matches_loops():

@@ -7,7 +7,8 @@ needed. It falls if predictions become uncertain, if they are the same for every
 when an image is mirrored. The gain of an alternative is its I minus the I of the present setting. I is a mean
 over images of the relative entropy to the mean prediction, so a gain has a standard error over images. A few
 images favour some alternative of many by chance: a gain is serious only if a paired t test over images,
-corrected for the number of alternatives, rejects that the present setting is as good. A gain below shows
+corrected for the number of alternatives, rejects that the present setting is as good, and if the alternative
+then reaches a quarter of ln(number of images): a damaged model gains from any change. A gain below shows
 nothing, because some wrong settings (a mirrored position table; BGR for a model that hardly uses colour)
 change I little.
 """
@@ -40,7 +41,7 @@ from vitviz.traces.localized_text import LocalizedText
 GAIN = 0.05  # nats
 LEVEL = 0.05  # of the t test of a gain over images, divided by the number of alternatives
 MANY = 0.08  # nats, the best of an alternative for every layer
-UNINFORMED = 0.05  # of ln(number of images)
+UNINFORMED, WEAK = 0.05, 0.25  # of ln(number of images)
 CROPPED = 0.7  # of an image's shorter side; timm's ViTs use 0.875 or more
 PADDED = 0.05  # of the input
 
@@ -85,14 +86,16 @@ class Comparison:
         best = max(gains, key=gains.get)
         gain, error = gains[best]
         significant = gain > error * t_quantile(LEVEL / len(gains), len(subject.images) - 1)
+        reached = gain + information(subject.own_outputs, subject.inspector.head_type)
+        restored = reached > WEAK * log(len(subject.images))
         source = LocalizedText("measured; paired t test over images, 5 % level, corrected for the number of"
                                " alternatives: {count}", count=len(gains))  # fmt: skip
         rule = RULES[self.name]
         yield verdict(
             "alternative" if significant else "alternative insignificant", gain, self.limit, name=self.name,
-            severity=None if self.verdict else "number", source=source, view=rule.get("view", ""),
-            advice=rule.get("advice", "") if significant else "", setting=LocalizedText(rule["setting"]),
-            best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
+            severity="number" if not self.verdict else None if restored else "note", source=source,
+            view=rule.get("view", ""), advice=rule.get("advice", "") if significant and restored else "",
+            setting=LocalizedText(rule["setting"]), best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
 
     def gains(self, subject: CheckSubject) -> dict[str, tuple[float, float]]:
         """Return by alternative its mean gain in `divergences` (nats) and the standard error over images."""
@@ -108,7 +111,10 @@ class Comparison:
 def informed(subject: CheckSubject) -> Iterator[Finding]:
     """Report the information that predictions carry about the images; serious if there is none."""
     carried, most = information(subject.own_outputs, subject.inspector.head_type), log(len(subject.images))
-    yield verdict("uninformed", carried / most, UNINFORMED, carried=f"{carried:.2f}", most=f"{most:.2f}")
+    values = {"carried": f"{carried:.2f}", "most": f"{most:.2f}"}
+    weak = UNINFORMED < carried / most < WEAK
+    rule, limit = ("uninformed weak", WEAK) if weak else ("uninformed", UNINFORMED)
+    yield verdict(rule, carried / most, limit, **values)
 
 
 def crop(subject: CheckSubject) -> Iterator[Finding]:

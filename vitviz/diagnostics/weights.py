@@ -9,14 +9,15 @@ s are the sorted singular values and s0 their mean over random matrices of the s
 not show how well a matrix is trained.
 
 Position structure: mean cosine of the embeddings of neighbouring patches minus that of all pairs, after the
-mean embedding is subtracted. Near 0 for a random table, also for the table of a few training steps.
+mean embedding is subtracted. Near 0 for a random table, also for the table of a few training steps. In a
+table of the grid's own width, embeddings one row apart are more similar than those at offsets near a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import inf
+from math import ceil, inf
 
 import torch
 from einops import rearrange
@@ -37,6 +38,7 @@ LEAST = 16  # rows and columns of a matrix whose singular values can be judged
 DEAD = 1e-3  # of the median head's length in its layer
 EQUAL = 0.999  # cosine of two heads' outputs
 STRUCTURE = 0.1
+LEAD = 0.05  # of another offset's mean cosine over that of one row
 MANY_CONSTANT = 0.1  # share of the biases and norms; single ones may be constant by design
 GREY = 0.98  # mean cosine of the channels
 VALUES = 256  # different values of 8 bits
@@ -191,15 +193,35 @@ def position_structure(table: Float[Tensor, "patch width"], grid: Grid) -> float
     return (near.mean() - others.mean()).item()
 
 
+def row_offset(table: Float[Tensor, "patch width"], cols: int) -> tuple[int, float]:
+    """Return the offset of 0.6 to 1.6 rows with the most similar embeddings, and its lead over one row.
+
+    The mean embedding is subtracted; the lead is a difference of mean cosines, 0 if one row is the best.
+
+    >>> table = torch.eye(8).repeat(8, 1)  # repeats after 8 patches
+    >>> row_offset(table, 8), row_offset(table, 6)[0]
+    ((8, 0.0), 8)
+    """
+    vectors = normalize((table - table.mean(dim=0)).double(), dim=-1)
+    offsets = range(ceil(0.6 * cols), min(int(1.6 * cols), len(table) - 1) + 1)
+    cosines = {one: (vectors[:-one] * vectors[one:]).sum(-1).mean().item() for one in offsets}
+    best = max(cosines, key=cosines.__getitem__)
+    return best, cosines[best] - cosines[cols]
+
+
 def positions(subject: CheckSubject) -> Iterator[Finding]:
-    """Find a position table that is missing or random, and name a resized one."""
+    """Find a position table that is missing, random or of another grid, and name a resized one."""
     table, grid = subject.inspector.position_table(), subject.inspector.grid()
     if table is None or grid.patches < 9:
         return
     if table.std(dim=0).max() == 0:
         yield verdict("no_positions", 0.0, 0.0)
         return
-    yield verdict("random_positions", position_structure(table, grid), STRUCTURE)
+    structure = position_structure(table, grid)
+    yield verdict("random_positions", structure, STRUCTURE)
+    if structure > STRUCTURE and min(grid.rows, grid.cols) > 4:
+        offset, lead = row_offset(table, grid.cols)
+        yield verdict("positions_of_other_grid", lead, LEAD, offset=offset, cols=grid.cols)
     note = subject.inspector.checkpoint.note
     if "resampled" in note:
         yield Finding("resized_positions", "weights", "note", note, view="positions")
