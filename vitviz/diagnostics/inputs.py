@@ -95,7 +95,8 @@ class Comparison:
             "alternative" if significant else "alternative insignificant", gain, self.limit, name=self.name,
             severity="number" if not self.verdict else None if restored else "note", source=source,
             view=rule.get("view", ""), advice=rule.get("advice", "") if significant and restored else "",
-            setting=LocalizedText(rule["setting"]), best=best, gain=f"{gain:.2f}", count=len(gains))  # fmt: skip
+            setting=LocalizedText(rule["setting"]), best=best, gain=f"{gain:.2f}", count=len(gains),
+        )  # fmt: skip
 
     def gains(self, subject: CheckSubject) -> dict[str, tuple[float, float]]:
         """Return by alternative its mean gain in `divergences` (nats) and the standard error over images."""

@@ -122,8 +122,8 @@ export const training = {
               'this average with a high learning rate, so accuracy drops at first.',
           )
         : t(
-            'An untrained ViT has no information about which patches are neighbours. All views ' +
-              'show the model at this step.',
+            'At step 0 a ViT has no information about which patches are neighbours. All views ' +
+              'show the model at the chosen step.',
           ),
     };
   },
