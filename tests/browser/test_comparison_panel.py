@@ -14,7 +14,7 @@ SENTENCES = {
         "Compared with: vitviz-tiny",
         "Stop comparing",
     ),
-    "zh-CN": ("比较与输入尺寸", "训练之前与之后", "旁边：vitviz-tiny", "不再比较"),
+    "zh-CN": ("比较与输入尺寸", "训练之前与之后", "对比：vitviz-tiny", "停止比较"),
     "ko-KR": ("비교와 입력 크기", "학습 전과 후", "비교 대상: vitviz-tiny", "비교 끝내기"),
 }
 

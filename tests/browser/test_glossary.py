@@ -12,7 +12,7 @@ from tests.browser.conftest import ready
     [
         ("en-US", 1440, "head", "parallel attentions of a layer"),
         ("en-US", 390, "head", "parallel attentions of a layer"),
-        ("zh-CN", 1280, "图像块", "生成一个标记"),
+        ("zh-CN", 1280, "图像块", "嵌入为一个标记"),
         ("ko", 1280, "헤드", "병렬 어텐션"),
     ],
 )

@@ -136,7 +136,7 @@ def test_large_zip_is_uploaded_without_unread_parts(open_page, lesson, tmp_path)
     expect_restored(page)
 
 
-@pytest.mark.parametrize(("locale", "said"), [("zh-CN", "这个 zip 不是课程"), ("ko-KR", "수업이 아닙니다")])
+@pytest.mark.parametrize(("locale", "said"), [("zh-CN", "这个 zip 不是课例"), ("ko-KR", "수업이 아닙니다")])
 def test_rejected_lesson_is_reported_in_page_language(open_page, tmp_path, locale, said):
     page = open_page(locale=locale, width=390, height=844)
     with zipfile.ZipFile(path := tmp_path / "other.zip", "w") as archive:

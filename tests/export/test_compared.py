@@ -211,7 +211,7 @@ def test_missing_curve_is_noted_and_not_drawn():
 @pytest.mark.parametrize(
     ("language", "said"),
     [
-        ("zh-CN", {"vitviz-tiny 的深度", "相似度（CKA）", "基于四张示例照片的 20 个部分。"}),
+        ("zh-CN", {"vitviz-tiny 的深度", "CKA 相似度", "基于四张示例图片的 20 个裁剪图。"}),
         (
             "ko",
             {
