@@ -80,7 +80,10 @@ _SAME = {"float32": 1e-4, "tf32": 0.01, "bfloat16": 0.05}
 def apply_ablation(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], without: Ablation, other: Any
 ) -> tuple[Prepared, Edit]:
-    """Return the image and edit of an ablation. VitvizError if a part is unknown or cannot be ablated."""
+    """Return the (painted) image and the edit for a pass with an ablation.
+
+    Raises VitvizError if a part is unknown or cannot be ablated.
+    """
     placed = forward.placed
     grid, name = placed.grid(size), placed.checkpoint.name
     require_parts(placed.model, without, grid, name)
@@ -98,7 +101,7 @@ def apply_ablation(
 def replacement_outputs(
     forward: ForwardRunner, size: tuple[int, int], without: Ablation, other: Any, kept: tuple[int, ...] | None
 ) -> Outputs:
-    """Return the replacements for heads, MLPs and tokens that do not come from the pass itself."""
+    """Return an ablation's replacements for heads, MLPs and tokens, from means or from another image."""
     grid, entered = forward.placed.grid(size), {}
     replaced, instead = without.heads or without.mlps, Outputs()
     if replaced and without.heads_as == "mean":
@@ -188,7 +191,7 @@ def _require_leaving(forward: ForwardRunner, prepared: Prepared, size: tuple[int
 
 
 def _refusal(name: str, reason: str) -> UnsupportedModel:
-    """Return the UnsupportedModel error for a model whose patches cannot be left out, with `reason`."""
+    """Return, not raise, the UnsupportedModel error for a model whose patches cannot be left out."""
     return UnsupportedModel(
         f"{name}: removing patches is not applicable, because {reason}. Paint over them instead"
         " (patches_as='mean', 'blur' or 'black')."

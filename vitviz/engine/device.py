@@ -40,7 +40,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """Return a precision's type; VitvizError for an unknown name or a device that cannot compute in it.
+    """Return a precision's dtype; raise VitvizError if it is unknown or the device cannot compute in it.
 
     >>> pick_dtype("bfloat16", torch.device("cpu")) is pick_dtype(torch.bfloat16, torch.device("cpu"))
     True

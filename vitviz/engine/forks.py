@@ -16,7 +16,7 @@ _owners: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
 def lock_of(owner: object, name: str = "_lock") -> AbstractContextManager:
-    """Return a lock to store as this attribute of its owner; a forked process replaces it by a new one."""
+    """Return a new lock for the attribute `name` of `owner`, which a forked process replaces by a new one."""
     _owners[owner] = name
     return threading.RLock()
 

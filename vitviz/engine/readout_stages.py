@@ -85,7 +85,7 @@ def _stage_of_blocks(model: nn.Module, name: str) -> ReadoutStage:
 
 
 def supports_blocks(model: nn.Module) -> bool:
-    """Return whether the computation between heads and residual stream is understood in every block.
+    """Return True if vitviz supports the computation between heads and residual stream in every block.
 
     Cached for each model, because a GPU would otherwise copy weights in each pass.
     """
@@ -99,7 +99,7 @@ def supports_blocks(model: nn.Module) -> bool:
 
 
 def pooling_or_none(model: nn.Module) -> Pooling | None:
-    """Return the pooling of the classifier; None if the pooling, or a block, is not understood.
+    """Return the pooling of the classifier; None if vitviz does not support the pooling or a block.
 
     Cached as `supports_blocks`.
     """

@@ -137,7 +137,7 @@ def _on_its_base(
     """Return a LoRA adapter merged into its base model, with that model's files and a note.
 
     Anything else is returned unchanged. The base is a path, from the adapter's folder or the current one, or
-    a name as for `find`.
+    a name as for `find_checkpoint`.
     """
     path = files.weights.with_name(lora.CONFIG)
     if not path.is_file() or not any(".lora_" in name for name in tensors):

@@ -39,7 +39,7 @@ class _LastTokens:
         self.random = torch.randn(tokens, own.embed_dim, generator=torch.Generator().manual_seed(5))
 
     def scores(self, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the class scores after `change` of the tokens, in the order of the sequence."""
+        """Return the class scores if `change` replaces the tokens after the last block (token, width)."""
 
         def changed(output: Tensor) -> Tensor:
             rows = output.detach().float().cpu().reshape(self.tokens, -1)
@@ -50,7 +50,7 @@ class _LastTokens:
         return class_scores_of(returned, self.own.output, self.own.name)[0].double().cpu()
 
     def replaced(self, places: Tensor | Sequence[int]) -> Tensor:
-        """Return the class scores with random tokens at these places."""
+        """Return the class scores with random tokens at these positions of the sequence."""
         return self.scores(lambda rows: rows.index_put((places,), self.random[places] * rows.std()))
 
     def shifted(self, places: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class _LastTokens:
 
 
 def readout_of_own(own: OwnModel, pixels: Tensor, tokens: int) -> Readout | None:
-    """Return how the output reads the tokens after the last block; None if that is not known."""
+    """Return the `Readout` of the tokens after the last block, found by changing them; None if unknown."""
     last, prefix = _LastTokens(own, pixels, tokens), own.own_grid.prefix
     places = torch.arange(tokens) if own.order is None else own.order.cpu()  # prefix, then patches by rows
     plain = last.scores(lambda rows: rows)
@@ -100,7 +100,7 @@ def _is_mean(last: _LastTokens, places: Tensor, plain: Tensor, scale: Tensor) ->
 
 
 def with_class_token(grid: Grid, readout: Readout) -> Grid:
-    """Return the grid with the name "class" for the token that is read, if the readout is a single token."""
+    """Return the grid, in which a prefix token that alone is read has the name "class"."""
     if readout.name != "class":
         return grid
     token = readout.summaries[0].start
@@ -116,5 +116,5 @@ def describe_readout(grid: Grid, readout: Readout) -> str:
 
 
 def default_query(grid: Grid) -> str:
-    """Return what query="auto" is where the tokens read are not known, as in `query_weights`."""
+    """Return as text what query="auto" means if the readout is unknown, as in `query_weights`."""
     return "class token" if "class" in grid.prefix_names else "mean over the patches"

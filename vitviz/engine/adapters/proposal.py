@@ -52,7 +52,7 @@ _WORDS = {
 
 
 def layer_roles(shape: Shape, bias: Shape, width: int, heads: int | None) -> set[str]:
-    """Return the roles in a layer that fit the shapes of a weight and its bias."""
+    """Return the roles in a layer, such as "attn.qkv", that the shapes of a weight and its bias fit."""
     if len(shape) == 1 and shape[0] == width:
         return {"norm1", "norm2"} if bias else {"norm1", "norm2", "ls1.gamma", "ls2.gamma"}
     if len(shape) != 2 or width not in shape:
@@ -73,7 +73,7 @@ def _is_transposed(shape: Shape, bias: Shape) -> bool:
 
 
 def outer_roles(shape: Shape, bias: Shape, width: int) -> set[str]:
-    """Return the roles outside the layers that fit the shapes of a weight and its bias."""
+    """Return the roles outside the layers, such as "head", that the shapes of a weight and its bias fit."""
     if len(shape) == 4:
         return {"patch_embed.proj"} if shape[:2] == (width, 3) else set()
     if len(shape) == 1 and bias:
@@ -91,7 +91,7 @@ def outer_roles(shape: Shape, bias: Shape, width: int) -> set[str]:
 
 
 def assign_roles(fits: Mapping[str, set[str]]) -> dict[str, str]:
-    """Assign roles to stems, by shape and then by name, if unambiguous; no role is assigned twice."""
+    """Return the role of each stem with an unambiguous role, by shape, then by name; no role occurs twice."""
     open_ = {stem: set(places) for stem, places in fits.items()}
     chosen: dict[str, str] = {}
     while True:
@@ -104,7 +104,7 @@ def assign_roles(fits: Mapping[str, set[str]]) -> dict[str, str]:
 
 
 def _unique_places(places: Mapping[str, set[str]]) -> dict[str, str]:
-    """Return the stems of a single role that is the single role of no other stem."""
+    """Return {stem: role} of stems with exactly one possible role that no other such stem has."""
     only = {stem: next(iter(some)) for stem, some in places.items() if len(some) == 1}
     counts = Counter(only.values())
     return {stem: place for stem, place in only.items() if counts[place] == 1}
@@ -201,7 +201,10 @@ def _layers(shapes: Mapping[str, Shape]) -> tuple[str, dict[str, Shape]] | None:
 
 
 def _with_heads(inside: Mapping[str, Shape], width: int) -> tuple[dict[str, Shape], int | None]:
-    """Merge names of per-head matrices into one name with {head}; also return the number of heads or None."""
+    """Return the shapes with names of per-head matrices merged into one with {head}, and the number of heads.
+
+    The number is None if no matrices are per head.
+    """
     groups: dict[str, dict[int, Shape]] = defaultdict(dict)
     for name, shape in inside.items():
         for match in _NUMBER.finditer(name):
@@ -238,7 +241,7 @@ def _shapes(parts: dict) -> list[Shape]:
 
 
 def _in_layers(stems: dict, width: int, heads: int | None) -> dict[str, str]:
-    """Assign roles to a layer's modules where unambiguous."""
+    """Return the role of each module of a layer whose role is unambiguous."""
     fits = {stem: layer_roles(*_shapes(parts), width, heads) for stem, parts in stems.items()}
     chosen = assign_roles(fits)
     # a norm whose name is closest to attention's is norm1; to the MLP's, norm2

@@ -129,7 +129,7 @@ def shard_names(index: Path) -> dict[str, set[str]]:
 def shards(index: Path) -> dict[Path, set[str]]:
     """Return an index's shards by path, each with the names of its tensors.
 
-    Raises CheckpointError as `listed` does, and if a shard is missing or links out of the folder. In the
+    Raises CheckpointError as `shard_names` does, and if a shard is missing or links out of the folder. In the
     hub's cache, index and shards are links into one folder of blobs, so a shard may lie beside the index's
     target.
     """

@@ -13,7 +13,7 @@ from vitviz.traces.trace import Bias
 
 
 def biases_of(masks: Sequence[Tensor | None], grid: Grid, device: torch.device) -> list[Bias | None]:
-    """Return each call's mask as a relative-position table if it is one, else as a dense mask.
+    """Return each attention mask as a `Bias`: as a relative-position table if it is one, else dense.
 
     A mask that several calls share is converted once. The comparison of all tables is read once, because the
     host waits for it.

@@ -37,7 +37,7 @@ _ENTERED = set("addmm mm bmm linear native_layer_norm _fused_rms_norm linear_dyn
 
 @dataclass
 class FollowedCall:
-    """An attention call with heads first: q, k, v and what the model goes on with, by query."""
+    """An attention call with heads first: q, k, v and the weighted values that the model continues with."""
 
     q: Tensor
     k: Tensor
@@ -109,7 +109,7 @@ class DispatchCapture(TorchDispatchMode):
         self._entries: dict[tuple, _Entry] = {}
 
     def begin(self, layer: int | None) -> None:
-        """Begin a layer, or leave all layers with None; what was followed before is released."""
+        """Begin to follow a layer, or None for no layer; tensors followed before are released."""
         self.layer = layer
         self._entries.clear()
         if layer is not None:
@@ -128,7 +128,7 @@ class DispatchCapture(TorchDispatchMode):
         return out
 
     def _note_outside(self, name: str, args: tuple) -> None:
-        """Note an attention of tokens to the same number of tokens, and the modules that run it."""
+        """Record in `outside` an attention of as many queries as keys, and the modules that run it."""
         if name in ("_softmax", "_safe_softmax"):
             queries, keys = args[0].shape[-2:] if args[0].ndim > 1 else (0, -1)
         elif name.startswith("_scaled_dot_product") and "backward" not in name:
@@ -174,7 +174,7 @@ class DispatchCapture(TorchDispatchMode):
                 self._entered(name, entry)
 
     def _scores_of(self, name: str, args: tuple) -> _Scores | None:
-        """Return the scores after an elementwise operation; None if they are not followed through it."""
+        """Return the scores after an elementwise operation; None if they cannot be followed through it."""
         entry = next(filter(None, map(self._entry, args[:3])), None)
         if entry is None or not isinstance(entry.node, _Scores):
             return None
@@ -315,7 +315,7 @@ class DispatchCapture(TorchDispatchMode):
         self._entries[_key(tensor)] = _Entry(tensor, node, shape, layout)
 
     def _entry(self, tensor: Any) -> _Entry | None:
-        """Return what is followed of a tensor; None for any other tensor or argument."""
+        """Return the entry of a followed tensor; None for any other tensor or argument."""
         return self._entries.get(_key(tensor)) if isinstance(tensor, Tensor) and self._entries else None
 
 

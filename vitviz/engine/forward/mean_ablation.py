@@ -59,7 +59,7 @@ class MeanOutputs:
         return replace(self, heads=heads, mlps=mlps, by_place=False)
 
     def parts(self, tokens: int, dropped: bool = False) -> Outputs:
-        """Return the means for a sequence of `tokens`, by position if the sequence is the same.
+        """Return the means as replacements for a sequence of `tokens`, by position if it is the means' own.
 
         Otherwise all patches share one row.
         """

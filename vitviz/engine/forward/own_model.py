@@ -51,7 +51,7 @@ class OwnModel(nn.Module):
         )  # fmt: skip
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return the output for one batch, as `answer_of` picks it from what the module returns."""
+        """Return the class scores of one batch, as `class_scores_of` finds them in the module's output."""
         return class_scores_of(self.module(pixels), self.output, type(self.module).__name__)
 
     def _apply(self, fn, recurse=True):
@@ -74,13 +74,13 @@ class OwnModel(nn.Module):
 
 
 def require_known(model: nn.Module, part: str) -> None:
-    """Raise UnsupportedModel, "not applicable, because ...", for a module of which `part` is not known."""
+    """Raise UnsupportedModel for a user's own module, of which `part` is not known; accept other models."""
     if isinstance(model, OwnModel):
         raise UnsupportedModel(not_applicable(model.name, UNKNOWN.format(part=part)))
 
 
 def class_scores_of(returned: Any, output: str | int | None, kind: str) -> Tensor | None:
-    """Return the tensor of class scores in what a module returns; None for a module without any.
+    """Return the tensor of class scores in what a module returned; None if it holds none.
 
     `output` is a key of a dict, an attribute or the place in a tuple. Raises VitvizError if it does not
     exist, or if several tensors could be meant.

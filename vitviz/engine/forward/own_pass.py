@@ -322,7 +322,7 @@ def _require_none_outside(model: OwnModel, capture: DispatchCapture, tokens: int
 
 
 def _ordered(call: FollowedCall, order: Tensor | None) -> FollowedCall:
-    """Return an attention call with tokens in the grid's order (sequence positions); None: unchanged."""
+    """Return an attention call with tokens reordered to the grid's order; unchanged if `order` is None."""
     if order is None:
         return call
     order = order.to(call.q.device)

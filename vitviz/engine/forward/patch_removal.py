@@ -39,7 +39,7 @@ AT_ONCE = 10 * 197  # tokens per batch: at 32 images MLP activations exceed the 
 def outputs_of_batches(
     model: Callable[[Tensor], Tensor], batches: Iterable[Tensor]
 ) -> Float[Tensor, "draw class"]:
-    """Return the model's outputs for several batches, concatenated; Stopped if cancelled."""
+    """Return the model's outputs for several batches, concatenated; raise Stopped if cancelled."""
     logits = []
     for some in batches:
         cancellation.check()
@@ -72,7 +72,7 @@ class PatchRemoval:
         self._painted = None if dropped else fill_pixels(self._pixels, preprocessing, grid, patches_as)
 
     def answers(self, kept: Tensor) -> Tensor:
-        """Return logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
+        """Return the logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
         dropped = self._painted is None and not self._masked
         tokens = self._grid.prefix + (kept.shape[1] if dropped else self._grid.patches)
         batches = kept.to(self._pixels.device).split(max(1, AT_ONCE // max(1, tokens)))

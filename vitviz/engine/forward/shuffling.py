@@ -47,7 +47,7 @@ def shuffle_patches(prepared: Prepared, grid: Grid, seed: int) -> Prepared:
 def reorder_patches(
     pixels: Shaped[Tensor, "*batch channel height width"], grid: Grid, order: Int[Tensor, " patch"]
 ) -> Shaped[Tensor, "*batch channel height width"]:
-    """Return pixels with patch `order[i]` at position i; a margin outside the patch grid is unchanged."""
+    """Return images with patch `order[i]` at position i; pixels outside the patch grid stay unchanged."""
     (height, width), whole = grid.pixels, pixels.clone()
     cut, laid = "... (row col) channel height width", "... channel (row height) (col width)"
     sides = {"row": grid.rows, "col": grid.cols}

@@ -67,7 +67,7 @@ def to_trace_batch(
 def attentions_of(
     calls: Sequence[Call], grid: Grid, device: torch.device, kind: torch.dtype | None = torch.float32
 ) -> list[Attention]:
-    """Return a batch's attention calls, detached, on a device, in float32 or with None as they are."""
+    """Return a batch's attention calls, detached, on a device, in dtype `kind` (None: as recorded)."""
     biases = biases_of([call.mask for call in calls], grid, device)
     return [to_attention(call, bias, device, kind) for call, bias in zip(calls, biases, strict=True)]
 
@@ -84,7 +84,7 @@ def to_attention(call: Call, bias: Bias | None, device: torch.device, kind: torc
 def _detach(
     tensor: Tensor | None, device: torch.device, kind: torch.dtype | None = torch.float32
 ) -> Tensor | None:
-    """Return a tensor detached, on a device, in float32 or with None as it is; None for None."""
+    """Return a tensor (or None) detached, on a device, in dtype `kind`; with `kind` None as it is."""
     return None if tensor is None else tensor.detach().to(device, kind)
 
 

@@ -66,7 +66,7 @@ def snapshot_files(checkpoint: Checkpoint) -> list[tuple[int, Path]]:
 
 
 def snapshot_checkpoint(checkpoint: Checkpoint, step: int) -> Checkpoint:
-    """Return the snapshot of one step as a checkpoint; CheckpointError for a step that was not saved."""
+    """Return the snapshot of one step as a checkpoint; raise CheckpointError if the step was not saved."""
     paths = dict(snapshot_files(checkpoint))
     if step not in paths:
         steps = ", ".join(map(str, paths)) or "none"
@@ -110,7 +110,7 @@ def _rows(table: Path) -> dict[str, dict[str, str]]:
 
 
 def _snapshot_of_row(name: str, step: int | None, row: dict[str, str]) -> Snapshot:
-    """Return the snapshot of a name and step with the figures of its film.csv row ({} for none)."""
+    """Return the snapshot of a name and step with the figures of its film.csv row ({} if absent)."""
     figures = (_number(row.get(key)) for key in ("epoch", "train_loss", "val_loss", "val_top1"))
     return Snapshot(name, step, *figures, averaged=row.get("weights") == "average")
 

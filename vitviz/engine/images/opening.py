@@ -5,7 +5,7 @@ declares, the aspect ratio, and the number of a JPEG's scans. Each scan of a pro
 image, and a file of 2.6 MB can ask for 20,000 scans, which keeps a core busy for an hour; usual are about ten
 (10 for colour and 6 for grey by libjpeg's own script, 9 to 12 by mozjpeg's), in baseline files one to four.
 The model's input and strokes are computed from the image at full resolution; images for display are first
-made smaller (`for_drawing`). Conversions run band by band, and large images are decoded one at a time,
+made smaller (`open_for_drawing`). Conversions run band by band, and large images are decoded one at a time,
 because 80 million pixels take 320 MB however few bytes the file has. Colour profiles are not applied, as the
 models were trained without them.
 
@@ -456,7 +456,7 @@ def rgb_of_array(array: Shaped[np.ndarray, "height width *channel"]) -> Image.Im
 
 
 def width_and_height(array: np.ndarray) -> tuple[int, int]:
-    """Return the size of an image given as an array; ImageError for the shape of anything else."""
+    """Return (width, height) of an image given as an array; raise ImageError for any other shape."""
     if array.ndim == 2 or array.ndim == 3 and array.shape[2] in (1, 3, 4):
         return array.shape[1], array.shape[0]
     shape = " x ".join(map(str, array.shape)) or "a single number"

@@ -126,5 +126,5 @@ class Processor:
         return pixels, (left * across, top * down, (left + cols) * across, (top + rows) * down)
 
     def _scaled(self, lengths: Pair, size: Pair) -> Pair:
-        """Lengths as they are for another output size."""
+        """Return lengths of the default output, scaled to another output size."""
         return tuple(length * new // own for length, new, own in zip(lengths, size, self.size, strict=True))

@@ -183,7 +183,7 @@ def _loaded(open_clip: Any, folder: Path, name: str, device: torch.device) -> tu
 
 
 def _files(inspector: Inspector, progress: Callable | None) -> tuple[Path, Path]:
-    """Return open_clip's config and weights of a checkpoint; UnsupportedModel if it has none."""
+    """Return open_clip's config and weights of a checkpoint; raise UnsupportedModel if it has none."""
     checkpoint = inspector.checkpoint
     hosted = checkpoint.source == "hub"
     config, weights = _from_hub(checkpoint.location, progress) if hosted else _config_beside(checkpoint)
