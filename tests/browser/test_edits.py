@@ -59,8 +59,8 @@ def test_rejected_edit_is_not_sent_again(open_page):
 
 
 def test_note_of_unavailable_view_is_not_truncated(open_page):
-    page = open_page("?sample=coffee&tab=experiment&without=patches%3D3", *SIZES[0], wait=False)
-    note = page.locator("#vitviz-experiment .vv-note")
+    page = open_page("?sample=coffee&tab=tour&without=patches%3D3", *SIZES[0], wait=False)
+    note = page.locator("#vitviz-tour .vv-note")
     expect(note).to_contain_text("because patches have been dropped from the sequence. Restore them")
     for width, height in (*SIZES, (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
@@ -121,10 +121,14 @@ def test_dropped_patches_are_hatched_and_painted_patches_uniform(open_page):
     ready(page, "patches")
     expect(page.locator("#vitviz-patches")).to_contain_text("14 × 14 − 4 removed = 192 patches")
     expect(page.locator("#vitviz-patches")).to_contain_text("= 193 tokens")
-    open_tab(page, "Perturbations")
-    page.get_by_role("button", name="Paint over them instead").locator("visible=true").click()
+    open_tab(page, "Perturbations")  # needs the full model: painting would be refused, too
+    expect(page.locator("#vitviz-experiment .vv-note")).to_contain_text("needs the full model")
+    paint = page.get_by_role("button", name="Paint over them instead").locator("visible=true")
+    expect(paint).to_have_count(0)
+    open_tab(page, "Tour")
+    paint.click()
     page.wait_for_function("() => location.search.includes('patches_as')")
-    ready(page, "experiment", 60_000)
+    ready(page, "tour", 60_000)
     open_tab(page, "Attention")
     drawn = "(key) => !document.querySelector('#vitviz-explorer [data-ready]').dataset.ready.startsWith(key)"
     page.wait_for_function(drawn, arg=dropped)
