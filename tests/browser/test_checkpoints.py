@@ -200,3 +200,11 @@ def test_measured_faithfulness_of_rollout_is_shown_for_its_checkpoint_alone(open
     page.goto(page.url.split("?")[0] + "?sample=coffee&tab=rollout&checkpoint=rotary")
     ready(page, "rollout")
     expect(said).to_be_hidden()
+
+
+def test_list_of_checkpoints_opens_at_selection(open_page):
+    page = open_page()
+    page.locator("#vitviz-picker input").first.click()
+    chosen = page.locator("#vitviz-picker [role=option][aria-selected=true]")
+    expect(chosen).to_contain_text("vitviz-tiny")
+    expect(chosen).to_be_in_viewport(ratio=0.9)
