@@ -387,30 +387,37 @@ def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) ->
     """
     numbers, last = torch.arange(tokens), len(own.blocks) - 1
     expected = numbers if own.order is None else own.order.cpu()
+    plain: dict[tuple[str, int], Tensor] = {}  # by moment and layer, of the first pass, which changes nothing
 
-    def run(moment: str, plain: dict[int, Tensor], changed: Tensor) -> tuple[Recording, list[Tensor]]:
-        """Return the recording of a pass with some tokens changed at a moment, and the inputs before."""
+    def rows_of(given: Tensor) -> Tensor:
+        return given.detach().clone().reshape(tokens, -1)
+
+    def run(moment: str, changed: Tensor) -> tuple[Recording, list[Tensor]]:
+        """Run with some tokens changed at a moment; return the recording and all inputs but the first."""
         inputs: list[Tensor] = []
 
         def change(layer: int, given: Tensor) -> Tensor:
-            rows = plain.setdefault(layer, given.detach().clone().reshape(tokens, -1))
+            rows = plain.setdefault((moment, layer), rows_of(given))
             other = torch.randn(rows.shape, generator=torch.Generator().manual_seed(layer)).to(rows)
             mixed = torch.where(changed.to(rows.device)[:, None], rows + other * rows.std(), rows)
             return mixed.reshape(given.shape)
 
-        changes: dict[tuple[str, int], tuple] = {
-            ("input", layer): (lambda given: inputs.append(given.detach().clone().reshape(tokens, -1)),)
-            for layer in range(1, last + 1)
-        }
+        def note(given: Tensor) -> None:
+            inputs.append(rows_of(given))
+
+        changes: dict[tuple[str, int], tuple] = {("input", layer): (note,) for layer in range(1, last + 1)}
         for layer in range(last + (moment == "input")):
             changes[moment, layer] = (*changes.get((moment, layer), ()), partial(change, layer))
         return record_pass(own, noise, changes)[0], inputs
 
     def inside(changed: Tensor) -> list[Tensor]:
-        recording, _ = run("input", at_input, changed)
+        recording, _ = run("input", changed)
         calls = (call for (call,) in recording.calls)
         parts = [one[0].transpose(0, 1).flatten(1) for call in calls for one in (call.q, call.k, call.v)]
         return [*parts, *(rows[0] for rows in recording.tokens[1:])]
+
+    def between(changed: Tensor) -> list[Tensor]:
+        return run("output", changed)[1]
 
     def refuse(place: str, compared: str) -> None:
         raise UnsupportedModel(
@@ -418,18 +425,16 @@ def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) ->
             " so the tokens of its maps are not known. Reorder them before the first block instead."
         )
 
-    at_input: dict[int, Tensor] = {}
-    at_output: dict[int, Tensor] = {}
     found = _sources(inside, numbers)
-    for place, (known, sources) in enumerate(found[: 3 * last + 3]):
+    attention, outputs = found[: 3 * last + 3], found[3 * last + 3 :]
+    for place, (known, sources) in enumerate(attention):
         if (known & (sources != expected)).any():
             refuse(f"attention of block {place // 3 + 1}", "block's input")
-    for block, (known, sources) in enumerate(found[3 * last + 3 :], 1):
+    for block, (known, sources) in enumerate(outputs, 1):
         permuted = sorted(sources.tolist()) == numbers.tolist()
         if permuted and (known & (sources != expected)).any():
             refuse(f"output of block {block}", "block's input")
-    between = _sources(lambda changed: run("output", at_output, changed)[1], numbers) if last else []
-    for block, (known, sources) in enumerate(between, 1):
+    for block, (known, sources) in enumerate(_sources(between, numbers) if last else [], 1):
         if (known & (sources != numbers)).any():
             refuse(f"input of block {block + 1}", f"output of block {block}")
 

@@ -249,20 +249,21 @@ def _with_heads(attention: nn.Module, heads: int, name: str, rotated: bool) -> N
     tables = ("relative_position_bias_table", "rel_pos")
     normed = not isinstance(getattr(attention, "q_norm", nn.Identity()), nn.Identity)
     width = attention.num_heads * getattr(attention, "head_dim", 0)
-    why = (
-        "its norms of queries and keys determine the number" if normed
-        else "its position embeddings determine the number"
-        if rotated or any(getattr(attention, table, None) is not None for table in tables)
-        else "its attention determines the number"
-        if not width or not isinstance(getattr(attention, "proj", None), nn.Linear)
-        else f"its width {width} is not divisible by that number" if width % heads else ""
-    )  # fmt: skip
-    if why:
-        raise CheckpointError(
-            f"{name} cannot have {heads} heads: {why}. It was built with {attention.num_heads}."
-        )
-    attention.num_heads, attention.head_dim = heads, width // heads
-    attention.scale = attention.head_dim**-0.5
+    if normed:
+        why = "its norms of queries and keys determine the number"
+    elif rotated or any(getattr(attention, table, None) is not None for table in tables):
+        why = "its position embeddings determine the number"
+    elif not width or not isinstance(getattr(attention, "proj", None), nn.Linear):
+        why = "its attention determines the number"
+    elif width % heads:
+        why = f"its width {width} is not divisible by that number"
+    else:
+        attention.num_heads, attention.head_dim = heads, width // heads
+        attention.scale = attention.head_dim**-0.5
+        return
+    raise CheckpointError(
+        f"{name} cannot have {heads} heads: {why}. It was built with {attention.num_heads}."
+    )
 
 
 def _by_channel(name: str, value: Any) -> tuple[float, ...]:
