@@ -197,7 +197,7 @@ def test_hooks_of_concurrent_threads_are_called_and_removed(inspector):
             def own_hook(tensor):
                 return None
 
-            with hooks.asked(inspector.model, "blocks.1.mlp", own_hook, "some"):
+            with hooks.add(inspector.model, "blocks.1.mlp", own_hook, "some"):
                 if all(fn is not own_hook for _, fn in hooks._asked):
                     missed.append(own_hook)
 

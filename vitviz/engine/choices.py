@@ -39,25 +39,25 @@ def predictions_by_choice(
 
 
 def _answer(
-    inspector: Inspector, picture: Image.Image, given: Overrides, size: tuple[int, int]
+    inspector: Inspector, picture: Image.Image, overrides: Overrides, size: tuple[int, int]
 ) -> tuple[str, float] | None:
-    """Return an image's likeliest label and its score under the settings `given`.
+    """Return an image's likeliest label and its score under the settings `overrides`.
 
     None without a classifier. `size` is (height, width). The inspector's model stays unchanged.
     """
-    if given.weights is not None:  # other tensors, loaded for this pass alone
+    if overrides.weights is not None:  # other tensors, loaded for this pass alone
         name = inspector.checkpoint.name
-        query = f"{name}{'&' if '?' in name else '?'}{given.text()}"
+        query = f"{name}{'&' if '?' in name else '?'}{overrides.text()}"
         other = load(replace(inspector.checkpoint, name=query, architecture=None, note="", assumed=()))
-        inspector, given = type(inspector)(other, str(inspector.device), inspector.dtype), Overrides()
+        inspector, overrides = type(inspector)(other, str(inspector.device), inspector.dtype), Overrides()
     preprocessing: Preprocessing = inspector.preprocessing.with_size(size)
-    prepared = prepare(picture, replace(preprocessing, **given.data(vars(preprocessing))))
+    prepared = prepare(picture, replace(preprocessing, **overrides.data(vars(preprocessing))))
 
     def changed(model: nn.Module) -> nn.Module:
         variant = copies.copy_sharing_weights(model)
-        given.applied(variant, inspector.checkpoint.name)
+        overrides.applied(variant, inspector.checkpoint.name)
         return variant
 
     (trace,) = inspector.forward.traces([prepared], size, change=changed)
-    trace = replace(trace, own_head_type=given.head_type or trace.own_head_type)
+    trace = replace(trace, own_head_type=overrides.head_type or trace.own_head_type)
     return trace.top(1)[0] if trace.logits is not None else None

@@ -380,7 +380,7 @@ class Inspector(NotebookDisplay):
         >>> with inspector.hook("blocks.3.mlp", lambda tensor: tensor * 0):  # doctest: +SKIP
         ...     without_mlp = inspector.trace(image)
         """
-        return self.placed.hooks.asked(self.model, point, fn, self.checkpoint.name)
+        return self.placed.hooks.add(self.model, point, fn, self.checkpoint.name)
 
     def patch_filters(self) -> Float[Tensor, "width channel height2 width2"] | None:
         """Return the linear embedding's weights E as D filters of C x P x P.
@@ -473,6 +473,6 @@ class Inspector(NotebookDisplay):
             )
 
     def _behind(self, trace: Trace | TraceBatch) -> nn.Module:
-        """Return the model that made a trace; VitvizError if that was another checkpoint's."""
+        """Return the model that made a trace; raise VitvizError if the trace is of another checkpoint."""
         self.require_own(trace)
         return self.placed.at(trace.grid.pixels)

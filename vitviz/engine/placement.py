@@ -44,22 +44,22 @@ def demand_of(model: nn.Module, grid: Grid, size: tuple[int, int]) -> MemoryDema
     return MemoryDemand(tokens, memory.operations_of_a_picture(*shape), memory.bytes_of_a_picture(*shape))
 
 
-def requested_size(size: int | tuple[int, int] | None, own: tuple[int, int]) -> tuple[int, int]:
-    """Return the requested (height, width), the model's own for None; VitvizError for an invalid size."""
+def requested_size(size: int | tuple[int, int] | None, default: tuple[int, int]) -> tuple[int, int]:
+    """Return `size` as (height, width), `default` for None; raise VitvizError for an invalid size."""
     if size is None:
-        return own
+        return default
     try:
         height, width = map(operator.index, size if isinstance(size, tuple | list) else (size, size))
     except (TypeError, ValueError):
         raise VitvizError(
             f"size={quoted(size)} is not valid; expected the input's pixels, a number or (height, width),"
-            f" such as {own}."
+            f" such as {default}."
         ) from None
     return height, width
 
 
 def require_size(size: Size, grid: Grid, model: nn.Module, device: torch.device, name: str) -> None:
-    """Check an input size: VitvizError, with the nearest valid size, if patches do not divide it.
+    """Raise VitvizError, with the nearest valid size, if patches do not divide an input size.
 
     Raises OutOfMemory for a size that does not fit into memory.
     """
@@ -139,16 +139,16 @@ class PlacedModel:
         """Return {original size: model}; all other sizes are resized from its trained tables."""
         return {copies.size_of(model, self.preprocessing.size): model}
 
-    def size(self, asked: int | tuple[int, int] | None) -> tuple[int, int]:
-        """Return the requested (height, width) or the checkpoint's own; VitvizError if it does not fit."""
-        pixels = requested_size(asked, self.preprocessing.size)
+    def size(self, requested: int | tuple[int, int] | None) -> tuple[int, int]:
+        """Return the requested (height, width), the checkpoint's for None; raise VitvizError if invalid."""
+        pixels = requested_size(requested, self.preprocessing.size)
         if pixels != self.preprocessing.size:  # the own size is valid even if patches do not divide it
             require_size(pixels, self.grid(), self.model, self.device, self.checkpoint.name)
         return pixels
 
-    def sized(self, asked: int | tuple[int, int] | None) -> nn.Module:
-        """Return the model at the requested input size; VitvizError if the size does not fit."""
-        return self.at(self.size(asked))
+    def sized(self, requested: int | tuple[int, int] | None) -> nn.Module:
+        """Return the model at the requested input size; raise VitvizError if the size does not fit."""
+        return self.at(self.size(requested))
 
     def at(self, size: tuple[int, int]) -> nn.Module:
         """Return the model at an input size.

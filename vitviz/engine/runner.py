@@ -195,7 +195,7 @@ class ForwardRunner:
 
     @in_float32()
     def watched(self, prepared: Prepared, size: Size, kept: tuple[int, ...] | None = None) -> edits.Outputs:
-        """Return the outputs of heads, MLPs and layers in a pass without the user's hooks."""
+        """Return the heads' and MLPs' outputs and the blocks' inputs in a pass without the user's hooks."""
         with self._looking(size):
             model = self.placed.at(size)
             edit, seen = edits.recording_edit(tracing.grid_of(model), len(model.blocks), kept=kept)
@@ -271,9 +271,9 @@ class ForwardRunner:
             return shuffling.input_from_view(image, preprocessing), preprocessing.size
         return prepare(open_for(image, preprocessing), preprocessing), preprocessing.size
 
-    def require_size(self, seen: ModelInput, size: int | tuple[int, int] | None) -> None:
+    def require_size(self, view: ModelInput, size: int | tuple[int, int] | None) -> None:
         """Raise VitvizError if a size is requested that is not the one of a trace's input."""
-        height, width = seen.picture.shape[:2]
+        height, width = view.picture.shape[:2]
         if size is not None and tuple(self.placed.size(size)) != (height, width):
             raise VitvizError(
                 f"size={quoted(size)} is not valid with a trace of {height} × {width} pixels. Pass the image,"

@@ -62,11 +62,11 @@ def score_function(model: nn.Module, trace: Trace, target: TargetLike) -> Callab
     return lambda pixels: score_of(model(pixels), classes)
 
 
-class _Handing:
+class _GivenHeadsPass:
     """A pass through the last block with given head outputs; records what the attention branch adds."""
 
-    def __init__(self, handed: Tensor):
-        self._handed, self.added = handed, None
+    def __init__(self, head_outputs: Tensor):
+        self._head_outputs, self.added = head_outputs, None
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> None:
         """Keep the output that the attention branch adds to the tokens."""
@@ -75,7 +75,7 @@ class _Handing:
 
     def attend(self, *call, **named) -> Tensor:
         """Return the given head outputs, as a batch of one, in place of the attention call."""
-        return self._handed[None]
+        return self._head_outputs[None]
 
 
 GradientCache = Callable[[str, Callable[[], Gradients]], Gradients]  # caches a pass by name
@@ -127,7 +127,7 @@ class SaliencyInputs:
         return self.inspector.tail(self.trace.grid.pixels, self.trace.tokens[0].device)
 
     def ledger(self) -> LogitTerms:
-        """Return the trace's logit attribution terms; UnsupportedModel if they do not add up."""
+        """Return the trace's logit attribution terms; raise UnsupportedModel if they do not add up."""
         return checked_logit_terms(self.inspector, self.trace)
 
     def gradients(self, held: bool = False) -> Gradients:
@@ -142,7 +142,7 @@ class SaliencyInputs:
         return self.gradients(held=True)
 
     def answers(self, kept: Tensor) -> Tensor:
-        """Return logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
+        """Return the logits (batch, class) of the image with only the patches `kept` (batch, k), from 0."""
         return self._removal.answers(kept)
 
     @cached_property
@@ -154,7 +154,7 @@ class SaliencyInputs:
 
     @in_float32()
     def patches(self, handed: Tensor | None, alone: bool) -> Tensor:
-        """Return each token's own logits after the last block; for a direction, its value.
+        """Return each token's own logits after the last block; for a direction, the value along it.
 
         `handed` replaces the block's head outputs; `alone`: only what its attention adds.
         """
@@ -170,22 +170,22 @@ class SaliencyInputs:
         return logits.to(tokens[-1])
 
     def _behind_last(
-        self, handed: Float[Tensor, "head token dim"], alone: bool
+        self, head_outputs: Float[Tensor, "head token dim"], alone: bool
     ) -> Float[Tensor, "token width"]:
         """Return the last block's output; `alone`: only what its attention adds.
 
         Position tables and masks are not passed on; only the attention scores would need them.
         """
-        listener, block = _Handing(handed), self.blocks[-1]
+        listener, block = _GivenHeadsPass(head_outputs), self.blocks[-1]
         with capture.listening(self.model, self.blocks, listener):
-            whole = block(self.trace.tokens[-2].to(handed)[None])[0]
+            whole = block(self.trace.tokens[-2].to(head_outputs)[None])[0]
         if not alone:
             return whole
         scale = scale_of(block.ls) if type(block).__name__ == PARALLEL else None
-        return listener.added[0] if scale is None else listener.added[0] * scale.to(handed)
+        return listener.added[0] if scale is None else listener.added[0] * scale.to(head_outputs)
 
     def path(self, steps: int) -> PathGradients:
-        """Integrate by Gauss-Legendre from the mean colour, 0 in the model's own units."""
+        """Return gradients integrated from the mean colour (0) to the image, at `steps` nodes."""
         self._require_full_model()
         total = torch.zeros_like(self.pixels)
         gauss = np.polynomial.legendre.leggauss(steps)
@@ -201,7 +201,7 @@ class SaliencyInputs:
         return PathGradients(self._by_patch(total * self.pixels), start, steps)
 
     def cam_place(self) -> str:
-        """Return in words where Grad-CAM reads activations; UnsupportedModel if there is no place."""
+        """Return in words where Grad-CAM reads activations; raise UnsupportedModel if there is no place."""
         kind = type(self.blocks[-1]).__name__
         if self.trace.pool.startswith(("average", "max")):
             return LocalizedText("the last block's output")
@@ -253,27 +253,27 @@ class SaliencyInputs:
             activations=activations, slopes=activation_slopes,
         )  # fmt: skip
 
-    def _activation(self, one: gradients.GradientPass) -> Tensor | None:
-        """Return the tensor of this pass that Grad-CAM reads, see `cam_place`; None if none."""
+    def _activation(self, gradient_pass: gradients.GradientPass) -> Tensor | None:
+        """Return the tensor of a pass that Grad-CAM reads, see `cam_place`; None if there is none."""
         try:
             place = self.cam_place()
         except UnsupportedModel:
             return None
         if place == "the last block's output":
-            return one.tokens[-1]
+            return gradient_pass.tokens[-1]
         if place == "the tokens that attention pooling reads":
             if isinstance(getattr(self.model, "norm", None), nn.Identity):
-                return one.tokens[-1]  # a norm after the pooling does not belong to the pooled tokens
-            return one.normed.get(len(self.blocks), one.tokens[-1])
-        return one.normed.get(len(self.blocks) - 1)
+                return gradient_pass.tokens[-1]  # a norm after pooling does not belong to the pooled tokens
+            return gradient_pass.normed.get(len(self.blocks), gradient_pass.tokens[-1])
+        return gradient_pass.normed.get(len(self.blocks) - 1)
 
-    def _check(self, one: gradients.GradientPass, answer: Tensor, held: bool) -> None:
-        """Check a pass with explicit attention: it has the plain pass's score and one attention a block."""
-        if not held and any(len(calls) != 1 for calls in one.attentions):
+    def _check(self, gradient_pass: gradients.GradientPass, score: Tensor, held: bool) -> None:
+        """Raise UnsupportedModel unless a pass has the plain pass's score and one attention per block."""
+        if not held and any(len(calls) != 1 for calls in gradient_pass.attentions):
             raise UnsupportedModel(not_applicable(self.trace.checkpoint, LocalizedText(UNSEEN)))
-        if not abs(answer.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
+        if not abs(score.item() - self.answer) <= TOLERANCE * max(abs(self.answer), self.trace.size):
             self._require_full_model()
-            details = {"found": f"{answer.item():.5f}", "answer": f"{self.answer:.5f}"}
+            details = {"found": f"{score.item():.5f}", "answer": f"{self.answer:.5f}"}
             raise UnsupportedModel(LocalizedText(OTHERWISE, checkpoint=self.trace.checkpoint, **details))
 
     def _plain(self) -> float:
@@ -296,7 +296,7 @@ class SaliencyInputs:
         self._repeated = True
 
     def _by_patch(self, pixels: Tensor) -> Tensor:
-        """Sum pixel values within each patch; pixels beyond the last whole patch are left out."""
+        """Return (row, col) sums of pixel values in each patch; pixels outside the grid are left out."""
         grid = self.trace.grid
         height, width = grid.patch
         whole = pixels.detach().double()[0, :, : grid.pixels[0], : grid.pixels[1]].sum(dim=0)

@@ -41,7 +41,7 @@ _SAID_IN_WORDS = {
 
 
 def family_normalisation(tensors: Mapping[str, Tensor], name: str) -> str | None:
-    """Return the usual normalisation for a word of the file's name or a part typical of a family, or None."""
+    """Return the name of the normalisation that a file's name or tensors suggest; None if there is none."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])v?\d+(?![a-z])", " ", name.lower()))
     parts = {"dist_token": "ImageNet", "norm_pre.weight": "CLIP"}  # DeiT's distillation, CLIP's first norm
     by_name = [_FAMILIES[word] for word in words if word in _FAMILIES]
@@ -49,11 +49,11 @@ def family_normalisation(tensors: Mapping[str, Tensor], name: str) -> str | None
 
 
 def model_assumptions(
-    model: nn.Module, tensors: Mapping[str, Tensor], data: Mapping[str, Any], heads_told: bool
+    model: nn.Module, tensors: Mapping[str, Tensor], data: Mapping[str, Any], heads_stated: bool
 ) -> tuple[Assumption, ...]:
-    """Return the settings that a bare file in timm's layout does not state; the first choice is used."""
+    """Return the assumptions on what a bare file in timm's layout does not state, each with its choices."""
     now, assumed = model.blocks[0].attn, []
-    if not heads_told and "blocks.0.attn.q_norm.weight" not in tensors and infer_heads(tensors) is None:
+    if not heads_stated and "blocks.0.attn.q_norm.weight" not in tensors and infer_heads(tensors) is None:
         counts = dict.fromkeys([now.num_heads, *likely_heads(model.embed_dim)])
         assumed += assumption_with_choices("heads", counts)
     assumed += assumption_with_choices("pool", overrides.possible_poolings(model))
@@ -68,7 +68,7 @@ def model_assumptions(
 
 
 def assumption_with_choices(name: str, choices: Iterable[Any]) -> list[Assumption]:
-    """Return a list of one assumption whose first choice is used; empty if there is only one choice."""
+    """Return [assumption of the first of several choices]; an empty list if there is a single choice."""
     spelled = [Overrides.parse(urlencode({name: choice})).text() for choice in choices]
     return [Assumption(name, spelled[0], tuple(spelled))] if len(spelled) > 1 else []
 
@@ -86,9 +86,9 @@ def preprocessing_assumptions(data: Mapping[str, Any]) -> tuple[Assumption, ...]
     return Assumption("normalisation", normalisation, (normalisation, *others)), *resized
 
 
-def remaining_assumptions(assumed: Iterable[Assumption], given: Overrides) -> tuple[Assumption, ...]:
+def remaining_assumptions(assumed: Iterable[Assumption], settings: Overrides) -> tuple[Assumption, ...]:
     """Return the assumptions that the given settings do not replace."""
-    stated = given.said().keys()
+    stated = settings.said().keys()
 
     def is_left(assumption: Assumption) -> bool:
         return not assumption.taken or bool(Overrides.parse(assumption.taken).said().keys() - stated)

@@ -47,22 +47,22 @@ _NAME_IT = "Pass a mapping of its tensor names (mapping='file.toml'), or a timm 
 
 
 def loaded_of(
-    model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
-    mapping: NameMap | None = None, found: Mapping[str, Any] | None = None,
+    model: nn.Module, overrides: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
+    mapping: NameMap | None = None, options: Mapping[str, Any] | None = None,
 ) -> Loaded:  # fmt: skip
-    """Return `verified_copy` of a model; a module without one is looked into as it is (`own_module`).
+    """Return a model as `verified_copy` or, if that is impossible, as the user's own module (`loaded_own`).
 
-    `found` are the user's statements about such a module, which exclude a verified copy where given.
+    `options` are the user's statements about an own module; if there are any, no copy is tried.
     """
-    found = {key: value for key, value in (found or {}).items() if value is not None}
-    if found and mapping is not None:
+    options = {key: value for key, value in (options or {}).items() if value is not None}
+    if options and mapping is not None:
         raise VitvizError(
-            f"Both mapping and {next(iter(found))} were given. A module with a mapping is read as a timm"
+            f"Both mapping and {next(iter(options))} were given. A module with a mapping is read as a timm"
             " model; leave one of them out."
         )
     try:
-        if not found or not isinstance(model, nn.Module):
-            return verified_copy(model, given, size, name, mapping)
+        if not options or not isinstance(model, nn.Module):
+            return verified_copy(model, overrides, size, name, mapping)
         refused = None
     except Exception as error:  # the model's code may raise anything
         missing = isinstance(error, VitvizError) and not isinstance(error, UnsupportedModel | CheckpointError)
@@ -72,8 +72,8 @@ def loaded_of(
     inner = _unwrapped(model)
     _require_weights(inner, type(inner).__name__)
     try:
-        given = _with_own_normalisation(inner, given)
-        loaded = loaded_own(inner, given, size, name, record=_record_of(inner, given), **found)
+        overrides = _with_own_normalisation(inner, overrides)
+        loaded = loaded_own(inner, overrides, size, name, record=_record_of(inner, overrides), **options)
         loaded.model.findings |= {} if refused is None else {"no timm twin": str(refused)}
         return loaded
     except UnsupportedModel:
@@ -84,12 +84,12 @@ def loaded_of(
 
 @in_float32()
 def verified_copy(
-    model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
+    model: nn.Module, overrides: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     mapping: NameMap | None = None,
 ) -> Loaded:  # fmt: skip
     """Copy a model in memory for an inspector.
 
-    `given` holds the user's settings and `size` the input size (height, width); None means unspecified.
+    `overrides` holds the user's settings and `size` the input size (height, width); None means unspecified.
     Raises UnsupportedModel for a model that is no plain ViT or whose copy gives another output, VitvizError
     for a missing setting: mean and std, heads, or a mapping of the tensors' names.
     """
@@ -104,33 +104,33 @@ def verified_copy(
     inner = copies.with_permanent_weights(inner)
     if kind == "ViTMAEForPreTraining":  # of which only the encoder is shown, as from a file
         inner = inner.vit
-    taken = _library_copy(inner, given)
+    taken = _library_copy(inner, overrides)
     if taken is None:
-        given = _with_own_normalisation(inner, given)
-        taken = matching_vit(inner, kind, given, mapping)
-    given.applied(taken.model, kind)
+        overrides = _with_own_normalisation(inner, overrides)
+        taken = matching_vit(inner, kind, overrides, mapping)
+    overrides.applied(taken.model, kind)
     _prove(inner, taken, kind)
     if size is not None and size != tuple(taken.data["input_size"][-2:]):
         taken = _at_size(taken, size, kind)
-    data = given.data(taken.data)
+    data = overrides.data(taken.data)
     known = Checkpoint(
         name or f"{kind} in memory {next(_numbers)}", taken.architecture, "memory", "",
         tuple(data["input_size"]), sum(parameter.numel() for parameter in taken.model.parameters()),
         note=" ".join(taken.notes),
     )  # fmt: skip
-    names = given.labels or taken.labels
-    head_type = classifier_type(names, given.head_type or taken.head_type, taken.model.num_classes, kind)
+    names = overrides.labels or taken.labels
+    head_type = classifier_type(names, overrides.head_type or taken.head_type, taken.model.num_classes, kind)
     ready = taken.model.eval().requires_grad_(False)
     readout_stages.pooling_or_none(ready)  # fails where modules hold no tensors, as quantised ones do
     return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
 
 
-def _with_own_normalisation(model: nn.Module, given: Overrides) -> Overrides:
+def _with_own_normalisation(model: nn.Module, overrides: Overrides) -> Overrides:
     """Return the settings with the mean and std of timm's configuration of a model, unless given."""
     config = getattr(model, "pretrained_cfg", None)
-    if given.normalised or not isinstance(config, Mapping) or not {"mean", "std"} <= set(config):
-        return given
-    return replace(given, mean=tuple(config["mean"]), std=tuple(config["std"]))
+    if overrides.normalised or not isinstance(config, Mapping) or not {"mean", "std"} <= set(config):
+        return overrides
+    return replace(overrides, mean=tuple(config["mean"]), std=tuple(config["std"]))
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -168,10 +168,10 @@ def _is_of(library: str, model: nn.Module) -> bool:
     return any(base.__module__.startswith(library) for base in type(model).__mro__)
 
 
-def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
-    """Copy a plain ViT of timm, with its record; VitvizError without normalisation in record or `given`."""
+def _of_timm(model: nn.Module, overrides: Overrides) -> FilledModel:
+    """Copy a plain ViT of timm with its record; raise VitvizError if no normalisation is known."""
     record = dict(getattr(model, "pretrained_cfg", None) or {})
-    if not record and given.mean is None:
+    if not record and overrides.mean is None:
         raise VitvizError(
             f"{type(model).__name__} has no timm configuration with the normalisation of its input. Pass"
             " mean=… and std=…, for pixel values from 0 to 1."
@@ -183,25 +183,25 @@ def _of_timm(model: nn.Module, given: Overrides) -> FilledModel:
         raise UnsupportedModel(f"{architecture} is not a plain Vision Transformer.")
     embedding = getattr(model, "patch_embed", None)
     size = getattr(embedding, "img_size", None) or tuple(record.get("input_size", (3, 224, 224)))[-2:]
-    copied = copies.placed_copy(model, memory.CPU, torch.float32, own=True)
+    copied = copies.placed_copy(model, memory.CPU, torch.float32, copy=True)
     fuse_attention(copied)
     _forget_training(copied)
     copied = naflex.to_plain_vit(copied, tuple(size), architecture)
     data = {**record, "input_size": (channels_of(copied), *size)}
     tag = str(data.get("tag") or "")
     labels = timm_config.labels_of(record, model.num_classes, tag)
-    notes = [] if given.mean else ["Mean and deviation are those of its timm configuration."]
+    notes = [] if overrides.mean else ["Mean and deviation are those of its timm configuration."]
     notes += timm_config.inactive_settings_note(record)
     return FilledModel(copied, architecture, data, notes=tuple(notes), labels=labels)
 
 
-def _at_size(taken: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
-    """Return the filled model with another input size, as for `trace(size=…)`."""
-    if not hasattr(taken.model, "set_input_size"):
-        own = tuple(taken.data["input_size"][-2:])
+def _at_size(filled: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
+    """Return the filled model with another input size (height, width); raise VitvizError if it is invalid."""
+    if not hasattr(filled.model, "set_input_size"):
+        own = tuple(filled.data["input_size"][-2:])
         raise UnsupportedModel(f"{kind} has a fixed input of {own[0]} x {own[1]} pixels.")
-    placement.require_size(size, grid_of(taken.model), taken.model, memory.CPU, kind)
-    return replace(taken, data={**taken.data, "input_size": (taken.data["input_size"][0], *size)})
+    placement.require_size(size, grid_of(filled.model), filled.model, memory.CPU, kind)
+    return replace(filled, data={**filled.data, "input_size": (filled.data["input_size"][0], *size)})
 
 
 def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
@@ -216,17 +216,17 @@ def _of_transformers(model: nn.Module, kind: str) -> FilledModel:
     return FilledModel(ours, entry, data, **classifier)
 
 
-def _library_copy(model: nn.Module, given: Overrides) -> FilledModel | None:
+def _library_copy(model: nn.Module, overrides: Overrides) -> FilledModel | None:
     """Return the copy of a model of timm or transformers; None for any other module."""
     if _is_of("timm.models.", model):
-        return _of_timm(model, given)
+        return _of_timm(model, overrides)
     return _of_transformers(model, type(model).__name__) if _is_of("transformers.models.", model) else None
 
 
-def _record_of(model: nn.Module, given: Overrides) -> FilledModel | None:
+def _record_of(model: nn.Module, overrides: Overrides) -> FilledModel | None:
     """Return a library model's copy, for its preprocessing and classes; None if it cannot be copied."""
     try:
-        return _library_copy(model, given)
+        return _library_copy(model, overrides)
     except Exception:  # the model is inspected directly because something in it differs
         return None
 
@@ -240,13 +240,13 @@ def _forget_training(model: nn.Module) -> None:
             hooks.clear()
 
 
-def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
+def _prove(model: nn.Module, filled: FilledModel, kind: str) -> None:
     """Raise UnsupportedModel if the copy's output, or the tokens of a library's model, differ from its own.
 
     A classifier of zeros has the same output for all tokens.
     """
-    size = tuple(taken.data["input_size"])
-    ours, last = _tokens(taken.model, size), []
+    size = tuple(filled.data["input_size"])
+    ours, last = _tokens(filled.model, size), []
 
     def keep(module, args, output):
         output = getattr(output, "last_hidden_state", output)
@@ -259,7 +259,7 @@ def _prove(model: nn.Module, taken: FilledModel, kind: str) -> None:
         for part in model.modules() if of_library else ():
             stack.callback(part.register_forward_hook(keep).remove)
         theirs = reference_outputs(model, size, kind)
-    error = output_difference(taken.model, size, theirs)
+    error = output_difference(filled.model, size, theirs)
     if last and theirs.ndim == 2:
         error = max(error, _difference(ours, last[0].to("cpu", torch.float32)))
     if not error <= tolerance(model):
@@ -283,7 +283,7 @@ def _noise(size: tuple[int, int, int]) -> Tensor:
 
 @contextmanager
 def _of_whole_images(model: nn.Module) -> Iterator[Callable[[Tensor], Any]]:
-    """Yield the model's forward, of a ViT-MAE without the random drop of patches."""
+    """Yield the model's forward; a ViT-MAE drops no random patches inside the `with`."""
     config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", None) != "vit_mae":
         yield model
@@ -298,7 +298,7 @@ def _of_whole_images(model: nn.Module) -> Iterator[Callable[[Tensor], Any]]:
 
 
 def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -> Tensor:
-    """Return a user's model's output for two noise images of a (channels, height, width).
+    """Return the output of a user's model for two noise images of a size (channels, height, width).
 
     Training modes and torch's RNG are restored.
     """
@@ -327,7 +327,7 @@ def reference_outputs(model: nn.Module, size: tuple[int, int, int], kind: str) -
 
 
 def output_difference(model: nn.Module, size: tuple[int, int, int], theirs: Tensor) -> float:
-    """Return the largest difference of our scores (or tokens) from `theirs`, relative to their maximum."""
+    """Return the largest difference of our model's noise outputs from `theirs`, relative to their maximum."""
     with _computing():
         ours = _tokens(model, size) if theirs.ndim == 3 else model.eval()(_noise(size))
     return _difference(ours, theirs)
@@ -353,13 +353,13 @@ def _computing() -> Iterator[None]:
         yield
 
 
-def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap | None) -> FilledModel:
-    """Return the plain ViT whose output equals a module's; `kind` is the module's name in messages.
+def matching_vit(model: nn.Module, kind: str, overrides: Overrides, mapping: NameMap | None) -> FilledModel:
+    """Return timm's plain ViT whose output equals a user's module's; `kind` is its name in messages.
 
     Raises UnsupportedModel if there is none, or if names and shapes do not identify the tensors; VitvizError
     if mean and std or the number of heads are missing.
     """
-    require_normalised(given, kind)
+    require_normalised(overrides, kind)
     tensors, rounded = state_of(model), next(model.parameters()).dtype not in _ALIKE
     if mapping is None and "blocks.0.attn.qkv.weight" not in tensors:
         mapping = _proposed(tensors, kind)
@@ -376,7 +376,7 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
         return answers
 
     nearest_first = partial(_nearest_first, model, kind, theirs, tensors, mapping)
-    settings, limit = given.merged_with(mapping.given) if mapping else given, _ALIKE[torch.float32]
+    settings, limit = overrides.merged_with(mapping.given) if mapping else overrides, _ALIKE[torch.float32]
     best = nearest_first(settings)
     if best and best[0][0] > limit:  # try other block forms and poolings
         usual = best[0][1].model
@@ -416,26 +416,26 @@ def matching_vit(model: nn.Module, kind: str, given: Overrides, mapping: NameMap
 
 def _nearest_first(
     model: nn.Module, kind: str, theirs: Callable[[tuple[int, int, int]], Tensor],
-    tensors: Mapping[str, Tensor], mapping: NameMap | None, told: Overrides,
+    tensors: Mapping[str, Tensor], mapping: NameMap | None, overrides: Overrides,
 ) -> list[tuple[float, FilledModel, int, Callable[[Mapping[str, Tensor]], nn.Module]]]:  # fmt: skip
-    """Return (error, model, heads, rebuilt) of the best plain ViT by number of heads, smallest error first.
+    """Return (error, ViT, heads, rebuild) of each number of heads' best plain ViT, smallest error first.
 
-    `rebuilt` makes the same ViT of other tensors.
+    `rebuild(tensors)` returns that ViT with other weights.
     """
     candidates = []
     notes = (f"Its tensors were read with this mapping:\n{to_toml(mapping)}",) if mapping else ()
     for order in _orders(tensors, mapping):
         named = replace(mapping, model={**mapping.model, "patch_order": order}) if order else mapping
-        ours, entry, args = _filled(tensors, named, kind, told.heads)
+        ours, entry, args = _filled(tensors, named, kind, overrides.heads)
         size = args["in_chans"], *args["img_size"]
         data = {"input_size": size, "interpolation": "bicubic", "crop_pct": 1.0}
         answers = theirs(size)
         epsilons = {part.eps for part in model.modules() if isinstance(part, nn.LayerNorm)}
-        for heads in [told.heads] if told.heads else _heads(model, args["embed_dim"]):
-            error, settings = _nearest(ours, answers, replace(told, heads=heads), sorted(epsilons), kind)
+        for heads in [overrides.heads] if overrides.heads else _heads(model, args["embed_dim"]):
+            error, settings = _nearest(ours, answers, replace(overrides, heads=heads), sorted(epsilons), kind)
             copy = copies.copy_sharing_weights(ours)
             settings.applied(copy, kind)
-            rebuilt = partial(_rebuilt, named=named, kind=kind, settings=settings, heads=told.heads)
+            rebuilt = partial(_rebuilt, named=named, kind=kind, settings=settings, heads=overrides.heads)
             candidates.append((error, FilledModel(copy, entry, data, notes=notes), heads, rebuilt))
     return sorted(candidates, key=lambda one: one[0])
 
@@ -443,7 +443,7 @@ def _nearest_first(
 def _filled(
     tensors: Mapping[str, Tensor], named: NameMap | None, kind: str, heads: int | None
 ) -> tuple[nn.Module, str, dict[str, Any]]:
-    """Return the plain ViT of a module's tensors, its timm name and its arguments."""
+    """Return a plain ViT filled with a module's tensors, its timm name and its timm arguments."""
     translated = named.translated(tensors, kind) if named else dict(tensors)
     try:
         entry, args, _ = inference.architecture_of(translated, kind, heads or 1)
@@ -457,14 +457,14 @@ def _filled(
 def _rebuilt(
     tensors: Mapping[str, Tensor], named: NameMap | None, kind: str, settings: Overrides, heads: int | None
 ) -> nn.Module:
-    """Return the plain ViT with other tensors and the settings that were found."""
+    """Return a plain ViT filled with a module's tensors, with given settings."""
     ours, _, _ = _filled(tensors, named, kind, heads)
     settings.applied(ours, kind)
     return ours
 
 
 def _with_weights(model: nn.Module, weights: Mapping[str, Tensor], compute: Callable[[], Any]) -> Any:
-    """Return `compute()`, during which the module has other parameters and buffers."""
+    """Return `compute()`, called while the module's parameters and buffers are replaced by `weights`."""
 
     class Holder(nn.Module):
         def forward(self):
@@ -505,13 +505,13 @@ def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 
 def _nearest(
-    ours: nn.Module, theirs: Tensor, told: Overrides, epsilons: list[float], kind: str
+    ours: nn.Module, theirs: Tensor, overrides: Overrides, epsilons: list[float], kind: str
 ) -> tuple[float, Overrides]:
     """Return the smallest output error, and the settings of activation and epsilon that give it."""
-    candidates, activations = [], [told.activation] if told.activation else ACTIVATIONS
-    epsilons = [told.epsilon] if told.epsilon else epsilons or _EPSILONS
+    candidates, activations = [], [overrides.activation] if overrides.activation else ACTIVATIONS
+    epsilons = [overrides.epsilon] if overrides.epsilon else epsilons or _EPSILONS
     for activation, epsilon in itertools.product(activations, epsilons):
-        settings = replace(told, activation=activation, epsilon=epsilon)
+        settings = replace(overrides, activation=activation, epsilon=epsilon)
         settings.applied(ours, kind)
         size = ours.patch_embed.proj.in_channels, *ours.patch_embed.img_size
         candidates.append((output_difference(ours, size, theirs), settings))
@@ -519,7 +519,7 @@ def _nearest(
 
 
 def _orders(tensors: Mapping[str, Tensor], mapping: NameMap | None) -> Iterable[str | None]:
-    """Return candidate orders of a flattened patch; (None,) if not flattened or stated by the mapping."""
+    """Return candidate `patch_order`s; (None,) if patches are not flattened or the mapping states it."""
     if mapping is not None and not mapping.model.get("patch_order"):
         try:
             mapping.translated(tensors, "")

@@ -51,19 +51,19 @@ CPU = torch.device("cpu")
 
 @in_float32()
 def loaded_own(
-    model: nn.Module, given: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
+    model: nn.Module, overrides: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     blocks: str | None = None, output: str | int | None = None,
     patch: tuple[int, int] | None = None, prefix: Sequence[str] | None = None,
     record: FilledModel | None = None,
 ) -> Loaded:  # fmt: skip
-    """Return a module as it is, for an inspector, with what was found in it.
+    """Return a user's module, wrapped for an inspector without a copy in timm's form.
 
     `record` has the preprocessing and classes of a library's model. The user's settings replace them.
     Raises UnsupportedModel if its attention, tokens or grid cannot be read truthfully, and VitvizError if
     mean and std, the size or the output has to be said.
     """
     kind = type(model).__name__
-    require_normalised(given, kind)
+    require_normalised(overrides, kind)
     if isinstance(model, torch.jit.ScriptModule) or "eval" in vars(model):  # torch.export replaces eval
         raise UnsupportedModel(
             f"{kind} was traced or exported, so its blocks do not run as modules. Pass the module from which"
@@ -71,7 +71,7 @@ def loaded_own(
         )
     module, in_place = _float32_copy(model)
     size = size or _size(model)
-    channels = channels_of(module, given.mean)
+    channels = channels_of(module, overrides.mean)
     noise = torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
     called = _called_parts(OwnModel(module, [], output, in_place), noise)
     path, layers = _blocks(module, blocks, kind, called)
@@ -114,9 +114,9 @@ def loaded_own(
         "tokens read by the output": reading,
         "not known": "weights of the readout, norms, MLPs: no attribution, ablation or gradient",
     }
-    known = {} if record is None else record.data
-    data = given.data({"interpolation": "bicubic", "crop_pct": 1.0, **known, "input_size": (channels, *size)})
-    labels, head_type = given.labels or (), given.head_type
+    known = {"interpolation": "bicubic", "crop_pct": 1.0} | ({} if record is None else record.data)
+    data = overrides.data({**known, "input_size": (channels, *size)})
+    labels, head_type = overrides.labels or (), overrides.head_type
     if record is not None and record.model.num_classes == own.num_classes:
         labels, head_type = labels or record.labels, head_type or record.head_type
     head_type = classifier_type(labels, head_type, own.num_classes, kind)
@@ -131,9 +131,9 @@ def loaded_own(
 
 
 def channels_of(model: nn.Module, mean: Sequence[float] | None = None) -> int:
-    """Return the number of channels that a model reads: of a `mean` with one number for each, or RGB.
+    """Return the number of channels that a model reads: the length of `mean` unless it is 3.
 
-    Otherwise that of its first convolution, if none reads RGB.
+    Otherwise 3, or that of its first convolution if none reads RGB.
     """
     if mean is not None and len(mean) != 3:
         return len(mean)
@@ -141,9 +141,9 @@ def channels_of(model: nn.Module, mean: Sequence[float] | None = None) -> int:
     return 3 if not read or 3 in read else read[0]
 
 
-def require_normalised(given: Overrides, kind: str) -> None:
+def require_normalised(overrides: Overrides, kind: str) -> None:
     """Raise VitvizError if the user did not state mean and std."""
-    if not given.normalised:
+    if not overrides.normalised:
         raise VitvizError(
             f"{kind} does not specify the normalisation of its input. Pass mean=… and std=…, for pixel"
             " values from 0 to 1, such as mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)."
@@ -189,7 +189,7 @@ def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
 def _blocks(
     model: nn.Module, path: str | None, kind: str, called: Collection[nn.Module]
 ) -> tuple[str, list[nn.Module]]:
-    """Return the path and the modules of the blocks: the longest called run of one type, or `path`."""
+    """Return the path and modules of the blocks: those at `path`, else the longest called run of one type."""
     if path is not None:
         try:
             layers = list(model.get_submodule(path).children())
@@ -271,7 +271,7 @@ def _grid(
     own: OwnModel, noise: Tensor, size: tuple[int, int], patch: tuple[int, int] | None,
     prefix: Sequence[str] | None, tokens: int,
 ) -> tuple[Grid, Tensor | None]:  # fmt: skip
-    """Return the proven grid, and the order of tokens where they are not prefix, then patches by rows."""
+    """Return the proven grid, and the tokens' order; None if it is prefix, then patches by rows."""
     kind, (height, width) = type(own.module).__name__, size
     if patch is not None and min(patch) < 1:
         raise VitvizError(f"patch={quoted(patch)} is not valid; expected pixels from 1, such as (16, 16).")
@@ -309,7 +309,7 @@ def _grid(
 
 
 def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
-    """Return the tokens in the order prefix, patches by rows, from the patches that change each token.
+    """Return the token indices in the order prefix, patches by rows, from the patch that changes each.
 
     Empty if a token follows from several patches, or a patch changes no token or several.
     """
@@ -338,7 +338,7 @@ def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
 
 
 def _order_by_centres(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
-    """Return the tokens in the order prefix, patches by rows, from the centre of the pixels that each reads.
+    """Return the token indices in the order prefix, patches by rows, from the centres of the pixels read.
 
     The squared change of a token adds up over the pixels that are changed by independent noise, so noise of
     variance proportional to a coordinate gives the centre's coordinate. Empty if the centres are no grid:

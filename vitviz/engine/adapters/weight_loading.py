@@ -53,9 +53,9 @@ class FilledModel:
 
 
 def load_weights_into(
-    checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor], told: Overrides = _NOTHING
+    checkpoint: Checkpoint, files: CheckpointFiles, tensors: dict[str, Tensor], user: Overrides = _NOTHING
 ) -> FilledModel:
-    """Build and fill a model from the most reliable source (see module); `told` are the user's settings."""
+    """Build and fill a model from the most reliable source (see module); `user` holds the user's settings."""
     config, name = files.config, checkpoint.name
     architecture = checkpoint.architecture if checkpoint.architecture != config.get("architecture") else None
     if record := timm_record(checkpoint):
@@ -63,9 +63,9 @@ def load_weights_into(
     if huggingface.is_transformers(config):
         tensors = huggingface.to_timm(tensors, str(config["model_type"]))
         if not architecture:
-            return _by_transformers(files, tensors, name, told)
+            return _by_transformers(files, tensors, name, user)
     elif config.get("architecture") and not architecture:
-        return _by_config(config, tensors, name, told)
+        return _by_config(config, tensors, name, user)
     heads, notes = None, []
     architecture = architecture or dino.published_name(tensors)
     tensors = tensors if architecture else dino.to_timm(tensors)
@@ -74,12 +74,12 @@ def load_weights_into(
     if architecture:
         filled = _by_name(architecture, timm_config.default_config(architecture), tensors, name)
     else:
-        filled = _by_file_name(files.weights, tensors, name, told) or _by_tensors(tensors, name, heads, told)
+        filled = _by_file_name(files.weights, tensors, name, user) or _by_tensors(tensors, name, heads, user)
     return replace(filled, notes=(*notes, *filled.notes))
 
 
 def _shaped(name: str) -> AbstractContextManager[None]:
-    """Convert errors of code that reads tensor shapes to CheckpointError."""
+    """Return a context in which errors of code that reads tensor shapes become CheckpointError."""
     wrong = f"{name}: its tensors are named like a Vision Transformer's but have other shapes ({{why}})."
     return refusing(f"{wrong} Save them again.", IndexError, TypeError, ValueError, RuntimeError)
 
@@ -87,7 +87,7 @@ def _shaped(name: str) -> AbstractContextManager[None]:
 def _by_name(
     architecture: str, record: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, own: bool = True
 ) -> FilledModel:
-    """Fill a registered architecture.
+    """Return a registered timm architecture filled with a file's tensors.
 
     A user's `own` file may have another number of classes and another size; its positions are not resampled.
     """
@@ -118,8 +118,8 @@ def _by_name(
     return FilledModel(model, architecture, data, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
-def _by_config(config: Mapping[str, Any], tensors: Tensors, name: str, told: Overrides) -> FilledModel:
-    """Fill the model of a folder in timm's local-dir form, with timm's interpretation of its config."""
+def _by_config(config: Mapping[str, Any], tensors: Tensors, name: str, user: Overrides) -> FilledModel:
+    """Return the filled model of a folder in timm's local-dir form, whose config timm interprets."""
     architecture = str(config["architecture"])
     require_plain(architecture)
     with refusing_malformed_config(name):
@@ -132,14 +132,14 @@ def _by_config(config: Mapping[str, Any], tensors: Tensors, name: str, told: Ove
     model = to_plain_vit(model, tuple(record["input_size"][-2:]), name)
     known = config.get("pretrained_cfg") is not None or "mean" in config
     left_open = () if known else assumptions.preprocessing_assumptions(record)
-    notes = [] if told.normalised and not known else notes
+    notes = [] if user.normalised and not known else notes
     return FilledModel(model, architecture, record, str(record.get("tag") or ""), tuple(notes), left_open)
 
 
-def _by_transformers(files: CheckpointFiles, tensors: Tensors, name: str, told: Overrides) -> FilledModel:
+def _by_transformers(files: CheckpointFiles, tensors: Tensors, name: str, user: Overrides) -> FilledModel:
     """Build the model that a folder's transformers config.json describes, and fill it with tensors.
 
-    `tensors` are in timm's layout; `told` are the user's settings.
+    `tensors` are in timm's layout; `user` holds the user's settings.
     """
     with refusing_malformed_config(name):
         build, entry = huggingface.builder(files.config, tensors, name)
@@ -148,11 +148,11 @@ def _by_transformers(files: CheckpointFiles, tensors: Tensors, name: str, told: 
     fill_weights(model, tensors, name, f"its config.json ({files.config['model_type']})")
     known = files.preprocessor is not None
     left_open = () if known else assumptions.preprocessing_assumptions(data)
-    notes = [] if told.normalised and not known else notes
+    notes = [] if user.normalised and not known else notes
     return FilledModel(model, entry, data, notes=tuple(notes), assumed=left_open)
 
 
-def _by_file_name(weights: Path, tensors: Tensors, name: str, told: Overrides) -> FilledModel | None:
+def _by_file_name(weights: Path, tensors: Tensors, name: str, user: Overrides) -> FilledModel | None:
     """Fill the architecture in a file's name, such as deit_tiny_patch16_224-a1311bcf.pth, if the tensors fit.
 
     Returns None otherwise. Only a file with exactly timm's name needs no assumptions; a name with another
@@ -171,26 +171,26 @@ def _by_file_name(weights: Path, tensors: Tensors, name: str, told: Overrides) -
     whole = called == architecture or weights.name == str(record.get("url") or "").rpartition("/")[2]
     if whole and filled.model.num_classes == record["num_classes"]:
         return filled
-    left_open = assumptions.model_assumptions(filled.model, tensors, filled.data, told.heads is not None)
+    left_open = assumptions.model_assumptions(filled.model, tensors, filled.data, user.heads is not None)
     return replace(filled, assumed=left_open)
 
 
-def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, told: Overrides) -> FilledModel:
+def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, user: Overrides) -> FilledModel:
     """Fill the model that a bare file's shapes imply.
 
     Google's files (`heads` known) also imply the normalisation.
     """
     with _shaped(name):
-        architecture, args, notes = inference.architecture_of(tensors, name, heads or told.heads)
+        architecture, args, notes = inference.architecture_of(tensors, name, heads or user.heads)
     model = build_empty(partial(timm.create_model, architecture, pretrained=False), name, tensors, **args)
     state, _ = _converted(tensors, model, architecture)
     fill_weights(model, state, name, f"what its tensors show ({architecture})")
     usual = "one half" if heads else assumptions.family_normalisation(tensors, name)
-    if args["pre_norm"] and told.activation is None:
+    if args["pre_norm"] and user.activation is None:
         notes.append(
             "The file does not specify its activation; GELU was assumed (OpenAI's CLIP uses QuickGELU)."
         )
-    if told.normalised:
+    if user.normalised:
         pass  # stated by the user
     elif usual is None:
         notes.append(
@@ -201,7 +201,7 @@ def _by_tensors(tensors: Mapping[str, Tensor], name: str, heads: int | None, tol
     data = {**assumptions.NORMALISATIONS[usual or "ImageNet"].said(), "interpolation": "bicubic"}
     size, crop = (args["in_chans"], *args["img_size"]), 0.9 if args["img_size"][0] >= 128 else 1.0
     data |= {"input_size": size, "crop_pct": crop}
-    left_open = () if heads else assumptions.model_assumptions(model, tensors, data, told.heads is not None)
+    left_open = () if heads else assumptions.model_assumptions(model, tensors, data, user.heads is not None)
     return FilledModel(model, architecture, data, "in21k" if heads else "", tuple(notes), left_open)
 
 
@@ -346,15 +346,15 @@ def _own_size(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Any]
     return changes
 
 
-def _misfits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+def _misfits(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
     """Return a phrase per tensor that is missing in the file, of another shape, or not of the model."""
     misfits = []
     for name, tensor in expected.items():
-        if name not in given:
+        if name not in tensors:
             misfits.append(f"{name} {_shape(tensor)} is missing from the file")
-        elif given[name].shape != tensor.shape:
-            misfits.append(f"{name} is {_shape(given[name])} in the file and {_shape(tensor)} in the model")
-    left = [f"{name} {_shape(tensor)}" for name, tensor in given.items() if name not in expected]
+        elif tensors[name].shape != tensor.shape:
+            misfits.append(f"{name} is {_shape(tensors[name])} in the file and {_shape(tensor)} in the model")
+    left = [f"{name} {_shape(tensor)}" for name, tensor in tensors.items() if name not in expected]
     return misfits + [f"{name} of the file is not part of the model" for name in left]
 
 

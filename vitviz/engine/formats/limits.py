@@ -46,11 +46,11 @@ def require_inflatable(path: Path, archive: zipfile.ZipFile) -> None:
         )
 
 
-def require_held(asked: int, path: Path, own: int) -> None:
+def require_held(needed: int, path: Path, held: int) -> None:
     """Raise CheckpointError if tensors need far more bytes than their file (expanded or shared storage)."""
-    if asked > _OVERLAP * own:
+    if needed > _OVERLAP * held:
         raise CheckpointError(
-            f"{path.name} has {size(own)}, but its tensors need {size(asked)}: they are expanded views or"
+            f"{path.name} has {size(held)}, but its tensors need {size(needed)}: they are expanded views or"
             " share storage. Save them with .contiguous().clone()."
         )
 

@@ -121,7 +121,7 @@ def height_and_width(size: Any) -> Pair:
 
 
 def _refusal(why: str) -> CheckpointError:
-    """Return the CheckpointError for a preprocessor_config.json that cannot be followed, with `why`."""
+    """Return, not raise, the CheckpointError for an unsupported preprocessor_config.json."""
     return CheckpointError(
         f"preprocessor_config.json is not supported: {why}. Correct it, or choose another checkpoint."
     )
@@ -144,16 +144,16 @@ def _class(preprocessor: Mapping[str, Any], kind: str) -> tuple[str, dict[str, A
     return name, settings
 
 
-def _steps(said: Mapping[str, Any], name: str) -> Processor:
+def _steps(fields: Mapping[str, Any], name: str) -> Processor:
     """Return the processor's resize, crop and padding steps."""
     resize, lengths, crop, pad = None, (0, 0), None, None
-    if said["do_resize"]:
-        resize, lengths = _lengths(said, "size", _FORMS, bool(said["default_to_square"]))
+    if fields["do_resize"]:
+        resize, lengths = _lengths(fields, "size", _FORMS, bool(fields["default_to_square"]))
     exact = {("height", "width"): "exact"}
-    if said["do_center_crop"]:
-        _, crop = _lengths(said, "crop_size", exact)
-    if said["do_pad"] and said["pad_size"] is not None and name not in _WITHOUT_PADDING:
-        _, pad = _lengths(said, "pad_size", exact)
+    if fields["do_center_crop"]:
+        _, crop = _lengths(fields, "crop_size", exact)
+    if fields["do_pad"] and fields["pad_size"] is not None and name not in _WITHOUT_PADDING:
+        _, pad = _lengths(fields, "pad_size", exact)
     size = pad or crop or (lengths if resize == "exact" else None)
     if size is None:
         keeps = "size keeps each image's own shape" if resize else "do_resize is false"
@@ -162,15 +162,15 @@ def _steps(said: Mapping[str, Any], name: str) -> Processor:
     if before[0] > size[0] or before[1] > size[1]:
         smaller = f"smaller than the {before[0]} x {before[1]} before it"
         raise _refusal(f"pad_size is {size[0]} x {size[1]}, {smaller}")
-    in_fractions = name == "DINOv3ViT" and bool(said["do_rescale"])
+    in_fractions = name == "DINOv3ViT" and bool(fields["do_rescale"])
     return Processor(size, resize, lengths, crop, pad, in_fractions)
 
 
 def _lengths(
-    said: Mapping[str, Any], field: str, forms: Mapping[tuple[str, ...], str], square: bool = True
+    fields: Mapping[str, Any], field: str, forms: Mapping[tuple[str, ...], str], square: bool = True
 ) -> tuple[str, Pair]:
     """Return the resize rule of a size field and its two lengths in pixels."""
-    value = said[field]
+    value = fields[field]
     if isinstance(value, int):
         value = {"height": value, "width": value} if square else {"shortest_edge": value}
     elif isinstance(value, list | tuple) and len(value) == 2:
@@ -178,28 +178,28 @@ def _lengths(
     form = next((form for form in forms if isinstance(value, Mapping) and set(form) == set(value)), None)
     if form is None or not all(type(length) is int and length > 0 for length in value.values()):
         known = " or ".join(" and ".join(form) for form in forms)
-        raise _refusal(f"{field} is {said[field]!r:.80}; expected are {known} in pixels")
+        raise _refusal(f"{field} is {fields[field]!r:.80}; expected are {known} in pixels")
     first, second = value[form[0]], value[form[-1]]
     return forms[form], (first, second)
 
 
-def _scale(said: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+def _scale(fields: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
     """Return mean and standard deviation for values in [0, 1]; another rescale factor is folded into both."""
-    factor = said["rescale_factor"] if said["do_rescale"] else 1.0
+    factor = fields["rescale_factor"] if fields["do_rescale"] else 1.0
     if not isinstance(factor, Real) or not factor > 0:
         raise _refusal(f"rescale_factor is {factor!r:.80}; expected a number above 0")
     numbers = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
-    if said["do_normalize"]:
-        numbers = {name: _three(said, f"image_{name}") for name in numbers}
+    if fields["do_normalize"]:
+        numbers = {name: _three(fields, f"image_{name}") for name in numbers}
     return {name: tuple(value / (255 * factor) for value in values) for name, values in numbers.items()}
 
 
-def _three(said: Mapping[str, Any], field: str) -> tuple[float, ...]:
+def _three(fields: Mapping[str, Any], field: str) -> tuple[float, ...]:
     """Return the field's number for each of three colour channels; one number counts for all.
 
     Raise CheckpointError for anything else.
     """
-    value = said[field]
+    value = fields[field]
     values = (value,) * 3 if isinstance(value, Real) else value
     three = isinstance(values, list | tuple) and len(values) == 3
     if not three or not all(isinstance(value, Real) for value in values):

@@ -344,23 +344,23 @@ def read_tensors(path: Path, chosen: str | None = None) -> Read:
 
 
 def _sets(
-    found: Mapping, path: Path, at: str = "", seen: set[int] | None = None
+    contents: Mapping, path: Path, prefix: str = "", seen: set[int] | None = None
 ) -> Iterator[tuple[str, Mapping]]:
-    """Yield every set of weights in a file with its dotted path; the first is the default."""
-    seen = {id(found)} if seen is None else seen
-    if found and all(isinstance(value, Tensor) for value in found.values()):
-        yield from _side_by_side(found, at)
+    """Yield (dotted path, set of weights) for every set in a file's nested contents, the default first."""
+    seen = {id(contents)} if seen is None else seen
+    if contents and all(isinstance(value, Tensor) for value in contents.values()):
+        yield from _side_by_side(contents, prefix)
         return
-    if at.count(".") >= _NESTED:
+    if prefix.count(".") >= _NESTED:
         raise CheckpointError(
             f"{path.name} nests its weights more than {_NESTED} levels deep, or contains itself. Save"
             " model.state_dict(), preferably as .safetensors."
         )
-    inner = {key: value for key, value in found.items() if isinstance(value, Mapping)}
+    inner = {key: value for key, value in contents.items() if isinstance(value, Mapping)}
     for key in sorted(filter(lambda key: isinstance(key, str), inner), key=_rank):
         if id(inner[key]) not in seen or key in _WRAPPERS:
             seen.add(id(inner[key]))
-            yield from _sets(inner[key], path, f"{at}{key}.", seen)
+            yield from _sets(inner[key], path, f"{prefix}{key}.", seen)
 
 
 def _rank(wrapper: str) -> int:
@@ -368,13 +368,13 @@ def _rank(wrapper: str) -> int:
     return _WRAPPERS.index(wrapper) if wrapper in _WRAPPERS else len(_WRAPPERS)
 
 
-def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
-    """Yield tensors as one set, or as several sets told apart by name prefix (as in safetensors files).
+def _side_by_side(tensors: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
+    """Yield (path, tensors) of one set, or of several sets that differ by name prefix (as in safetensors).
 
     Every set of several has a patch or position embedding.
     """
     groups: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in found.items():
+    for name, tensor in tensors.items():
         if isinstance(name, str):
             first, _, rest = _COMPILED.sub("", name).partition(".")
             groups.setdefault(first, {})[rest] = tensor
@@ -383,17 +383,17 @@ def _side_by_side(found: Mapping, at: str) -> Iterator[tuple[str, Mapping]]:
         if any(tensor.ndim == 4 or "pos_embed" in rest for rest, tensor in group.items())
     ]  # fmt: skip
     if len(whole) < 2 or not all(_alike(groups[whole[0]], groups[other]) for other in whole[1:]):
-        yield at.removesuffix("."), found
+        yield at.removesuffix("."), tensors
         return
     for first in sorted(whole, key=_rank):
         yield f"{at}{first}", groups[first]
 
 
-def _alike(one: Mapping, other: Mapping) -> bool:
+def _alike(first: Mapping, second: Mapping) -> bool:
     """Return True if most tensors of the two sets agree in name and shape."""
     shapes = [
         {(re.sub(r"^((_orig_mod|module|model|backbone)\.)+", "", str(name)), tensor.shape)
-         for name, tensor in tensors.items()} for tensors in (one, other)
+         for name, tensor in tensors.items()} for tensors in (first, second)
     ]  # fmt: skip
     return 2 * len(shapes[0] & shapes[1]) > min(map(len, shapes))
 
@@ -505,16 +505,16 @@ def _kind(tensor: Tensor) -> str:
     return "quantised" if tensor.is_quantized else "meta" if tensor.is_meta else ""
 
 
-def _plain(found: Any, path: Path, notes: list[str], name: str) -> dict[str, Tensor]:
+def _plain(contents: Any, path: Path, notes: list[str], name: str) -> dict[str, Tensor]:
     """Return the tensors of the set `name` without prefixes and training-only parts, in float32."""
-    named = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
-    if not named or not found:
+    named = isinstance(contents, Mapping) and all(isinstance(value, Tensor) for value in contents.values())
+    if not named or not contents:
         raise CheckpointError(
             f"{path.name} holds no named tensors; expected weights. Save model.state_dict(), preferably as"
             " .safetensors."
         )
-    _require_plain(found, path)
-    named = {_COMPILED.sub("", name): value for name, value in found.items()}
+    _require_plain(contents, path)
+    named = {_COMPILED.sub("", name): value for name, value in contents.items()}
     wraps = {match[1] for name in named if (match := _LAYER.fullmatch(name))}
     wraps = {name for name in wraps if not name.startswith("visual.") and not name.endswith(_OF_TRAINING)}
     usual = [("backbone.", any), ("model.", all)]  # Lightning's; a mapping may name all others

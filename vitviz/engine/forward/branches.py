@@ -35,7 +35,7 @@ class Branches:
     # attention pooling: batch x query x width
     found: defaultdict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
 
-    def hear(self, moment: str, args: tuple, output: Any) -> None:
+    def record(self, moment: str, args: tuple, output: Any) -> None:
         """Record the tensor of a hook event; blocks are called in order."""
         tokens = (args[0] if moment in self.norms else output).detach()
         rows = tokens if moment == "pool mlp" else tokens[:, self.pooling.readers]
@@ -90,7 +90,7 @@ def branch_points(model: nn.Module, blocks: list[nn.Module]) -> Iterator[tuple[n
 def sum_branches(
     branches: Branches | None, last: Float[Tensor, "image token width"], pooling: Attention | None
 ) -> ResidualWrites | None:
-    """Return a batch's residual writes, summed over the tokens that are read.
+    """Return what each branch of a batch's pass adds to the residual stream, summed over the tokens read.
 
     `last` are the tokens after the last block in float32. None if nothing was recorded.
     """

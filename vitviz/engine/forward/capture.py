@@ -48,7 +48,7 @@ class Pass:
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         """Handle a hook event; a returned value replaces the hooked tensor."""
         if moment in BRANCHES:
-            return self.recording.branches and self.recording.branches.hear(moment, args, output)
+            return self.recording.branches and self.recording.branches.record(moment, args, output)
         if moment in ("attn", "mlp"):
             return self._changed(moment, layer, output)
         return getattr(self, f"_{moment}")(layer, args, output)

@@ -60,14 +60,15 @@ def _recomputing(module: nn.Module) -> list[tuple[int, Any]]:
     return [one for one in module._forward_pre_hooks.items() if isinstance(one[1], _RECOMPUTED)]
 
 
-def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype, own: bool = False) -> nn.Module:
-    """Return a copy on a device in a precision; tables move with weights, as families that mix both require.
+def placed_copy(model: nn.Module, device: torch.device, dtype: torch.dtype, copy: bool = False) -> nn.Module:
+    """Return a copy on a device in a precision, including tables such as rotary positions.
 
     Parameters are moved one at a time, so that peak memory is the given model and the copy. A parameter that
-    is there already is shared unless `own` is set.
+    is there already is shared unless `copy` is set. Tables have the weights' precision, because some
+    families mix both.
     """
     moved = {
-        id(parameter): nn.Parameter(parameter.detach().to(device, dtype, copy=own), requires_grad=False)
+        id(parameter): nn.Parameter(parameter.detach().to(device, dtype, copy=copy), requires_grad=False)
         for parameter in model.parameters()
     }
     return hooks.copy_without_hooks(model, moved).to(device, dtype).eval()

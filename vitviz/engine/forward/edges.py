@@ -71,7 +71,7 @@ class _AllTokensPass:
         """
         if moment in BRANCHES:
             if moment not in ("added attention", "pool mlp"):
-                self.branches.hear(moment, args, output)
+                self.branches.record(moment, args, output)
             return None
         result = self.own.on_event(moment, layer, args, output)
         if moment == "input":
@@ -93,7 +93,7 @@ class _AllTokensPass:
 
 @in_float32()
 def stream_of(inspector: Inspector, trace: Trace) -> Stream:
-    """Record all contributions in a trace's pass.
+    """Return the outputs of all components in a trace's pass, recorded by repeating the pass.
 
     Raises UnsupportedModel with the reason if the model is not supported, VitvizError if its precision is not
     float32.
@@ -115,7 +115,7 @@ def stream_of(inspector: Inspector, trace: Trace) -> Stream:
 
 
 def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -> Stream:
-    """Record all contributions of a model for an input batch of one; see `stream_of`."""
+    """Return the outputs of all components of a model for an input batch of one; see `stream_of`."""
     blocks, name = capture.transformer_blocks(model), trace.checkpoint
     listener = _AllTokensPass(capture.Pass(len(blocks), False, {}, edit), model, blocks)
     with inference_context(pixels.device), capture.listening(model, blocks, listener):
@@ -152,11 +152,11 @@ def recorded_stream(model: nn.Module, pixels: Tensor, trace: Trace, edit=None) -
     )  # fmt: skip
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    """Return True if shapes agree and no value differs by over TOLERANCE of the largest in `other`."""
-    if one.shape != other.shape:
+def _alike(actual: Tensor, expected: Tensor) -> bool:
+    """Return True if shapes agree and no value differs by over TOLERANCE of the largest in `expected`."""
+    if actual.shape != expected.shape:
         return False
-    return bool((one - other).abs().max() <= TOLERANCE * at_least_float32(other).abs().max())
+    return bool((actual - expected).abs().max() <= TOLERANCE * at_least_float32(expected).abs().max())
 
 
 RemovedEdges = Mapping[tuple, Sequence[Writer]]  # reader -> writers removed from its input
@@ -168,7 +168,7 @@ TAKEN = "parts were already removed in this pass; use the whole model"
 
 
 @dataclass(eq=False)
-class _Edged:
+class _EdgeAblationPass:
     """Listener of one pass with edge ablations; local to its thread."""
 
     blocks: list[nn.Module]
@@ -183,29 +183,29 @@ class _Edged:
     added: Tensor | None = None
     inside: bool = False  # True while an MLP is recomputed
 
-    def gone(self, image: int, *readers: tuple) -> Tensor | None:
-        """Return the sum removed from each reader's input, reader x token x width; None if nothing."""
+    def removed_sum(self, image: int, *readers: tuple) -> Tensor | None:
+        """Return the sum removed from each reader's input, reader x token x width; None without removals."""
         ablated = [self.removals[image].get(reader, ()) for reader in readers]
         places = {one: i for i, one in enumerate(dict.fromkeys(itertools.chain(*ablated)))}
         if not places:
             return None
-        lost = torch.stack([self.lost(image, place) for place in places])
+        lost = torch.stack([self.removed_output(image, place) for place in places])
         reads = lost.new_zeros(len(readers), len(lost))
         for row, some in zip(reads, ablated, strict=True):
             row[[places[one] for one in some]] = 1
         return torch.tensordot(reads, lost, 1)
 
-    def lost(self, image: int, writer: Writer) -> Tensor:
+    def removed_output(self, image: int, writer: Writer) -> Tensor:
         """Return a writer's contribution minus its replacement, token x width.
 
         The replacement is 0 or the writer's mean over images; for the embedding, the mean over these patches.
         """
         if (image, writer) not in self.known:
-            self.known.update({(image, one): result for one, result in self.differences(image, *writer[:2])})
+            self.known.update({(image, w): result for w, result in self.removed_outputs(image, *writer[:2])})
         return self.known[image, writer]
 
-    def differences(self, image: int, kind: str, layer: int | None) -> Iterator[tuple[Writer, Tensor]]:
-        """Yield `lost` of all writers of a kind and layer; a bias comes with its layer's heads."""
+    def removed_outputs(self, image: int, kind: str, layer: int | None) -> Iterator[tuple[Writer, Tensor]]:
+        """Yield `removed_output` of all writers of a kind and layer; a bias comes with its layer's heads."""
         usual = self.usual
         if kind in ("embedding", "positions"):
             outputs = getattr(self.stream, kind).to(self.entering)
@@ -214,18 +214,18 @@ class _Edged:
             outputs = self.mlps[layer][image]
             yield Writer(kind, layer), outputs if usual is None else outputs - usual.mlps[layer].to(outputs)
         else:
-            outputs = self.projected(layer, self.heads[layer][image])
+            outputs = self.contributions(layer, self.heads[layer][image])
             if usual is not None:
-                outputs = outputs - self.projected(layer, usual.heads[layer].to(outputs))
+                outputs = outputs - self.contributions(layer, usual.heads[layer].to(outputs))
             yield Writer("bias", layer), outputs[-1]
             yield from ((Writer("head", layer, head), one) for head, one in enumerate(outputs[:-1]))
 
-    def projected(self, layer: int, handed: Tensor) -> Tensor:
-        """Project a layer's head outputs to contributions: the heads', then the bias."""
+    def contributions(self, layer: int, head_outputs: Tensor) -> Tensor:
+        """Return what a layer's head outputs add to the residual stream: by head, then of the bias."""
         projection, inner = self.ledger.readout.layers[layer], None
         if projection.inner is not None:
-            inner = projection.inner.deviation(handed.transpose(0, 1).flatten(1))[None]
-        return projection.forth(handed, inner)
+            inner = projection.inner.deviation(head_outputs.transpose(0, 1).flatten(1))[None]
+        return projection.forth(head_outputs, inner)
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         """Keep block inputs and branch outputs; ablate edges into MLPs and into the readout.
@@ -241,7 +241,7 @@ class _Edged:
         elif moment == "added mlp":
             self.mlps.append(output)
         elif moment == "output" and layer == len(self.blocks) - 1:
-            missing = [self.gone(i, ("readout",)) for i in range(len(output))]
+            missing = [self.removed_sum(i, ("readout",)) for i in range(len(output))]
             return torch.stack([x if d is None else x - d[0] for x, d in zip(output, missing, strict=True)])
         return None
 
@@ -255,7 +255,7 @@ class _Edged:
         sides = {"query": query, "key": key, "value": value}
         for image, removal in enumerate(self.removals):
             readers = [edge for edge in removal if edge[0] in SIDES and edge[1] == layer]
-            missing = self.gone(image, *readers)
+            missing = self.removed_sum(image, *readers)
             for (side, _, head), less in zip(readers, () if missing is None else missing, strict=False):
                 of, tokens = (self.ledger, self.stream, layer, head, side), self.entering[image] - less
                 sides[side] = sides[side].clone()
@@ -269,7 +269,7 @@ class _Edged:
 
         None if no image has any.
         """
-        missing = [self.gone(i, ("mlp", layer)) for i in range(len(output))]
+        missing = [self.removed_sum(i, ("mlp", layer)) for i in range(len(output))]
         some = [i for i, tensor in enumerate(missing) if tensor is not None]
         if not some:
             return None
@@ -299,11 +299,11 @@ def mean_replacements(inspector: Inspector, ledger: LogitTerms, stream: Stream) 
 @in_float32()
 def edge_ablation_logits(
     inspector: Inspector, ledger: LogitTerms, stream: Stream, removals: Sequence[RemovedEdges],
-    usual: Stream | None = None
+    replacements: Stream | None = None
 ) -> Tensor:  # fmt: skip
     """Return the logits, removal x class, of a trace's image with each edge ablation.
 
-    `usual` replaces the removed contributions (default: zero). Raises UnsupportedModel if the model's
+    `replacements` replace the removed contributions (default: zero). Raises UnsupportedModel if the model's
     contributions cannot be removed from a single input.
     """
     trace = ledger.trace
@@ -312,16 +312,16 @@ def edge_ablation_logits(
     prepared, size = inspector.forward.prepare(trace.view, None)
     with memory_guard(inspector.device, f"Ablating edges of {trace.checkpoint}"):
         pixels = inspector.forward.pixels([prepared])
-        return logits_without_edges(inspector.placed.at(size), pixels, ledger, stream, removals, usual)
+        return logits_without_edges(inspector.placed.at(size), pixels, ledger, stream, removals, replacements)
 
 
 def logits_without_edges(
-    model: nn.Module, pixels: Tensor, ledger: LogitTerms, stream: Stream, removals, usual=None
+    model: nn.Module, pixels: Tensor, ledger: LogitTerms, stream: Stream, removals, replacements=None
 ) -> Tensor:
-    """Return `without_edges`'s logits for a model and an input batch of one."""
+    """Return the logits of `edge_ablation_logits`, removal x class, for a model and an input batch of one."""
     blocks = capture.transformer_blocks(model)
     if type(blocks[0]).__name__ not in PRE_NORM or stream.gates or stream.entry is not None:
         raise UnsupportedModel(not_applicable(ledger.trace.checkpoint, LocalizedText(MIXED)))
-    listener = _Edged(blocks, ledger, stream, removals, usual)
+    listener = _EdgeAblationPass(blocks, ledger, stream, removals, replacements)
     with inference_context(pixels.device), capture.listening(model, blocks, listener):
         return model(pixels.expand(len(removals), -1, -1, -1)).cpu()

@@ -67,19 +67,19 @@ class Edit:
         return {**arguments, "rope": rope.index_select(-2, patches.to(rope.device))}
 
 
-def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, instead: Outputs) -> Edit:
-    """Return the edit of an ablation; `instead` has the replacements for heads, MLPs and tokens."""
+def edit_of(without: Ablation, grid: Grid, kept: tuple[int, ...] | None, replacements: Outputs) -> Edit:
+    """Return the edit of an ablation; `replacements` are those for heads, MLPs and tokens."""
     changes: dict[tuple[str, int], tuple[TensorChange, ...]] = {}
     places = None if kept is None else sequence_places(grid, kept)
     if places is not None:
         changes["input", 0] = (lambda tokens: tokens.index_select(1, places.to(tokens.device)),)
     if without.at is not None:
-        other = instead.entered[without.at]
+        other = replacements.entered[without.at]
         place = ("input", without.at)
         changes[place] = (*changes.get(place, ()), lambda tokens: other.to(tokens).expand_as(tokens))
     heads = {layer: tuple(head for _, head in some) for layer, some in groupby(without.heads, itemgetter(0))}
-    parts = [("heads", layer, list(some), instead.heads) for layer, some in heads.items()]
-    parts += [("mlp", layer, slice(None), instead.mlps) for layer in without.mlps]
+    parts = [("heads", layer, list(some), replacements.heads) for layer, some in heads.items()]
+    parts += [("mlp", layer, slice(None), replacements.mlps) for layer in without.mlps]
     for kind, layer, some, values in parts:
         changes[kind, layer] = (_replacement_change(some, without.heads_as, values.get(layer)),)
     return Edit(places, grid, heads, changes, without=without, kept=kept)
@@ -104,22 +104,22 @@ def heads_of(block: nn.Module) -> int:
     return int(getattr(getattr(block, "attn", block), "num_heads", 0))
 
 
-def _replacement_change(some: list[int] | slice, how: str, instead: Tensor | None) -> TensorChange:
-    """Return a change that replaces `some` of axis 1 in an output: heads, or an MLP's tokens.
+def _replacement_change(index: list[int] | slice, parts_as: str, replacement: Tensor | None) -> TensorChange:
+    """Return a change that replaces `index` of axis 1 in an output: heads, or an MLP's tokens.
 
-    `how` and `instead` are those of `replacement_value`; `instead` is None where `how` needs none.
+    `parts_as` and `replacement` are those of `replacement_value`.
     """
 
-    def change(handed: Tensor) -> Tensor:
-        changed, own = handed.clone(), None if instead is None else instead[:, some]
-        changed[:, some] = replacement_value(how, handed[:, some], own)
+    def change(output: Tensor) -> Tensor:
+        changed, own = output.clone(), None if replacement is None else replacement[:, index]
+        changed[:, index] = replacement_value(parts_as, output[:, index], own)
         return changed
 
     return change
 
 
-def replacement_value(how: str, handed: Tensor, instead: Tensor | None) -> Tensor | float:
-    """Return the replacement of an output (..., token, dim): its mean over tokens, 0, or `instead`."""
-    if how == "tokens":
-        return handed.mean(dim=-2, keepdim=True)
-    return 0.0 if how == "zero" else instead.to(handed)
+def replacement_value(parts_as: str, output: Tensor, replacement: Tensor | None) -> Tensor | float:
+    """Return the replacement of an output (..., token, dim): its mean over tokens, 0, or `replacement`."""
+    if parts_as == "tokens":
+        return output.mean(dim=-2, keepdim=True)
+    return 0.0 if parts_as == "zero" else replacement.to(output)

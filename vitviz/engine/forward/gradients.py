@@ -104,7 +104,7 @@ class GradientPass:
         return ((tokens, *args[1:]), output) if begins else None
 
     def attend(self, layer: int | None, func: Callable, *args, **kwargs) -> Any:
-        """Handle any torch call in the pass."""
+        """Run any torch call: record attention, detach parameters and, if held, freeze norms and gates."""
         if func in _BIASED:
             args, kwargs = self._with_leaf(func, args, kwargs)
         args = tuple(self._constant(argument) for argument in args)
@@ -135,12 +135,12 @@ class GradientPass:
         self._gate = x * gate
         return self._gate
 
-    def _product(self, func: Callable, one, other, **kwargs) -> Tensor:
+    def _product(self, func: Callable, left, right, **kwargs) -> Tensor:
         """Multiply two factors; if one is the last activation of a gated MLP, hold it constant."""
-        both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (one, other))
+        both = all(isinstance(factor, Tensor) and factor.requires_grad for factor in (left, right))
         if both and self._gate is not None:
-            one, other = (factor.detach() if factor is self._gate else factor for factor in (one, other))
-        return func(one, other, **kwargs)
+            left, right = (factor.detach() if factor is self._gate else factor for factor in (left, right))
+        return func(left, right, **kwargs)
 
     def _with_leaf(self, func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """Return a call's arguments with its bias as a new autograd leaf.
@@ -156,17 +156,17 @@ class GradientPass:
             return (*args[:place], leaf, *args[place + 1 :]), kwargs
         return args, {**kwargs, "bias": leaf}
 
-    def _constant(self, given: Any) -> Any:
-        """Detach parameters; those added to tokens become leaves."""
-        if type(given) in (list, tuple):
-            return type(given)(map(self._constant, given))
-        if not isinstance(given, nn.Parameter):
-            return given
-        if id(given) not in self._added or not self._terms:
-            return given.detach()
-        if id(given) not in self._leaves:
-            self._leaves[id(given)] = self._leaf(self._added[id(given)], given)
-        return self._leaves[id(given)]
+    def _constant(self, argument: Any) -> Any:
+        """Return an argument with parameters detached; those that are added to tokens become leaves."""
+        if type(argument) in (list, tuple):
+            return type(argument)(map(self._constant, argument))
+        if not isinstance(argument, nn.Parameter):
+            return argument
+        if id(argument) not in self._added or not self._terms:
+            return argument.detach()
+        if id(argument) not in self._leaves:
+            self._leaves[id(argument)] = self._leaf(self._added[id(argument)], argument)
+        return self._leaves[id(argument)]
 
     def _leaf(self, kind: str, value: Tensor) -> Tensor:
         """Return a value as a new autograd leaf and record it with its kind and the current block."""

@@ -101,8 +101,8 @@ def hooks_installed(
                         handle.remove()
 
 
-def copy_without_hooks(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn.Module:
-    """Return a copy with the parameters `instead`, by `id`, without vitviz's hooks; other hooks stay.
+def copy_without_hooks(model: nn.Module, replacements: dict[int, nn.Parameter]) -> nn.Module:
+    """Return a copy with parameters replaced (`id` -> parameter), without vitviz's hooks; other hooks stay.
 
     Passes may run during the copy. Results of a recorded computation that modules hold are copied detached.
     """
@@ -110,7 +110,7 @@ def copy_without_hooks(model: nn.Module, instead: dict[int, nn.Parameter]) -> nn
     computed = [value for value in values if isinstance(value, Tensor) and not value.is_leaf]
     results = {id(tensor): tensor.detach().clone() for tensor in computed}
     with _lock:
-        twin = copy.deepcopy(model, results | instead)
+        twin = copy.deepcopy(model, results | replacements)
     for module in twin.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for number in [number for number, hook in hooks.items() if isinstance(hook, HookHandle)]:
@@ -160,10 +160,10 @@ class Hooks:
     def __init__(self) -> None:
         self._lock = lock_of(self)
         # an immutable tuple, so that a pass keeps the hooks that it began with
-        self._asked: tuple[tuple[str, TensorChange], ...] = ()
+        self._user_hooks: tuple[tuple[str, TensorChange], ...] = ()
 
-    def asked(self, model: nn.Module, point: str, fn: TensorChange, name: str) -> AbstractContextManager:
-        """Apply `fn` to passes begun inside the `with`; VitvizError, immediately, for an unknown point."""
+    def add(self, model: nn.Module, point: str, fn: TensorChange, name: str) -> AbstractContextManager:
+        """Return a context that applies `fn` to passes begun in it; raise VitvizError at an unknown point."""
         require_point(model, point, name)
         if not callable(fn):
             raise VitvizError(
@@ -173,20 +173,20 @@ class Hooks:
         return self._held((point, fn))
 
     @contextmanager
-    def _held(self, one: tuple[str, TensorChange]) -> Iterator[None]:
+    def _held(self, hook: tuple[str, TensorChange]) -> Iterator[None]:
         """Keep a user hook (hook point, function) registered inside the `with`."""
         with self._lock:
-            self._asked = (*self._asked, one)
+            self._user_hooks = (*self._user_hooks, hook)
         try:
             yield
         finally:
             with self._lock:
-                self._asked = tuple(other for other in self._asked if other is not one)
+                self._user_hooks = tuple(other for other in self._user_hooks if other is not hook)
 
     def changes(self) -> Mapping[tuple[str, int], Sequence[TensorChange]]:
         """Return the current hooks by (moment, layer) for a new pass."""
         by_place: defaultdict[tuple[str, int], list[TensorChange]] = defaultdict(list)
-        for point, fn in self._asked:
+        for point, fn in self._user_hooks:
             _, layer, moment = point.split(".")
             by_place[moment, int(layer)].append(_checking_hook(point, fn))
         return dict(by_place)

@@ -46,12 +46,12 @@ class AttentionInput:
     values: Float[Tensor, "query width"] | None  # None if the tensor is not token x width with all tokens
 
     @classmethod
-    def sampled(cls, whole: Tensor, layer: int, tokens: int) -> AttentionInput:
-        """Copy the sampled rows, because later code may overwrite the tensor."""
+    def sampled(cls, tensor: Tensor, layer: int, tokens: int) -> AttentionInput:
+        """Return a copy of the sampled queries' rows of a layer's tensor, which later code may overwrite."""
         queries = sampled_queries(tokens, layer)
-        if not isinstance(whole, Tensor) or whole.ndim != 3 or whole.shape[1] != tokens:
-            return cls(tuple(getattr(whole, "shape", ()))[1:], queries, None)
-        return cls(tuple(whole.shape[1:]), queries, whole.detach()[0, queries.to(whole.device)])
+        if not isinstance(tensor, Tensor) or tensor.ndim != 3 or tensor.shape[1] != tokens:
+            return cls(tuple(getattr(tensor, "shape", ()))[1:], queries, None)
+        return cls(tuple(tensor.shape[1:]), queries, tensor.detach()[0, queries.to(tensor.device)])
 
 
 def sampled_queries(tokens: int, layer: int) -> Int[Tensor, " query"]:
@@ -71,7 +71,7 @@ def check_truth(
     entered: Sequence[AttentionInput | None], layers: Sequence[Attention], name: str,
     tolerance: float = TOLERANCE["float32"],
 ) -> None:  # fmt: skip
-    """Raise UnsupportedModel, with the value, if a layer's max|difference| / max|output| is too large."""
+    """Raise UnsupportedModel if, in a layer, recorded attention times values is not the model's output."""
     for layer, (attention, given) in enumerate(zip(layers, entered, strict=True)):
         heads, tokens, dim = attention.heads, attention.q.shape[1], attention.v.shape[-1]
         if given is None or given.values is None or given.shape != (tokens, heads * dim):

@@ -29,11 +29,11 @@ from vitviz.traces.runs import Ablation
 BATCH = 16  # parts per batch
 
 
-class _Quiet:
+class _AblatingPass:
     """Listener of a pass through some blocks that ablates part i in image i of the batch; records nothing."""
 
-    def __init__(self, change: Callable[[str, Tensor], Tensor], at: int):
-        self._change, self._at = change, at
+    def __init__(self, change: Callable[[str, Tensor], Tensor], layer: int):
+        self._change, self._at = change, layer
 
     def on_event(self, moment: str, layer: int, args: tuple, output: Any) -> Any:
         """Return the ablated MLP output at the chosen layer; None, no change, at any other hook."""
@@ -45,7 +45,7 @@ class _Quiet:
         return self._change("heads", output) if layer == self._at else output
 
 
-class _Ready:
+class _UnablatedPass:
     """Inputs of all blocks for an image, and replacements for parts.
 
     Listens to the unablated pass.
@@ -80,21 +80,21 @@ class _Ready:
         """Run an attention call unchanged and return its output."""
         return kernel(*args, **named)
 
-    def without(self, layer: int, some: list[int | None]) -> Tensor:
-        """Return logits, part x class, with each part of a layer ablated individually."""
+    def without(self, layer: int, parts: list[int | None]) -> Tensor:
+        """Return the logits (part, class) with each of these parts of a layer ablated alone."""
 
-        def change(kind: str, handed: Tensor) -> Tensor:
+        def change(kind: str, output: Tensor) -> Tensor:
             known: Mapping[int, Tensor] = self.instead.heads if kind == "heads" else self.instead.mlps
-            mean, changed = known.get(layer), handed.clone()
-            for image, part in enumerate(some):
+            mean, changed = known.get(layer), output.clone()
+            for image, part in enumerate(parts):
                 if (part is None) == (kind == "mlp"):
                     own = mean if mean is None else mean[0] if part is None else mean[0, part]
                     where = image if part is None else (image, part)
-                    changed[where] = replacement_value(self.heads_as, handed[where], own)
+                    changed[where] = replacement_value(self.heads_as, output[where], own)
             return changed
 
-        with capture.listening(self.model, self.blocks, _Quiet(change, layer)):
-            return self.from_block(layer, self.given[layer][0][0].expand(len(some), -1, -1).contiguous())
+        with capture.listening(self.model, self.blocks, _AblatingPass(change, layer)):
+            return self.from_block(layer, self.given[layer][0][0].expand(len(parts), -1, -1).contiguous())
 
     def from_block(self, layer: int, tokens: Tensor) -> Tensor:
         """Return the logits of tokens that enter a block: later blocks, final norm and classifier."""
@@ -129,7 +129,7 @@ def sweep_parts(
     trace.require_logits("there is no prediction whose change could be measured")
     classes = classes_of(trace, target)
     with _passing(forward):
-        ready = _Ready(forward, prepared, size, heads_as, mlps, other)
+        ready = _UnablatedPass(forward, prepared, size, heads_as, mlps, other)
         whole = score_of(ready.whole.double().cpu(), classes)
         layers, parts = len(ready.blocks), ready.parts
         effects = torch.full((layers, heads_of(ready.blocks[0]) + 1), float("nan"), dtype=torch.float64)
@@ -149,12 +149,14 @@ def sweep_parts(
 def layer_effects(
     forward: ForwardRunner, prepared: Prepared, size: tuple[int, int], layer: int, heads_as: str
 ) -> Tensor:
-    """Return a layer's effects, part x class: heads, then the MLP (NaN if there is none).
+    """Return the drop of every logit when one part of a layer is ablated: (heads and MLP, class).
+
+    The MLP's row is the last, and NaN if there is none.
 
     Raises IndexError for an unknown layer.
     """
     with _passing(forward):
-        ready = _Ready(forward, prepared, size, heads_as)
+        ready = _UnablatedPass(forward, prepared, size, heads_as)
         if not 0 <= layer < len(ready.blocks):
             detail = f"{forward.placed.checkpoint.name} has layers 0 to {len(ready.blocks) - 1}"
             raise IndexError(f"Layer {layer} does not exist: {detail}.")

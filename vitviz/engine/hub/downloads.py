@@ -76,7 +76,7 @@ def fetch(location: str, filename: str, progress: OnBytes | None = None, *, stal
     if path := cached_file(location, filename):
         return path
     file = (*_split(location), filename)
-    metadata = _answer(*file)
+    metadata = _file_metadata(*file)
     return _downloaded(file, metadata.size or 0, _require_hash(metadata.etag), progress, stall)
 
 
@@ -119,7 +119,7 @@ def cached_file(location: str, filename: str) -> Path | None:
 
 
 def cached_weights(location: str) -> Path | None:
-    """Return the cached weights file of a repository, an index only with all its shards; None for none."""
+    """Return a repository's cached weights file, or index if all shards are cached; None if there is none."""
     there = (cached_file(location, name) for name in HUB_FILES)
     return next((result for result in there if result and _all_shards_cached(location, result)), None)
 
@@ -151,8 +151,8 @@ def remove_leftovers() -> None:
                 path.unlink()
 
 
-def _answer(repo: str, revision: str | None, filename: str) -> Any:
-    """Return the hub's first answer about a file (size, hash), or raise HubError within ANSWER_SECONDS."""
+def _file_metadata(repo: str, revision: str | None, filename: str) -> Any:
+    """Return the hub's metadata of a file (size, hash); raise HubError if none comes in ANSWER_SECONDS."""
     result: list[Any] = []
     patience = 2 * ANSWER_SECONDS  # the thread's own limit; the thread may end after this function
 
@@ -210,15 +210,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None, stall: float) -> Path:
+def _downloaded(file: FileKey, total: int, etag: str, progress: OnBytes | None, stall: float) -> Path:
     """Return the path of a file of `total` bytes and this hash; joins a running download of the file."""
-    repo, _, filename = wanted
+    repo, _, filename = file
     with _lock:
-        job = _jobs.get(wanted)
+        job = _jobs.get(file)
         if job is None:
-            job = _jobs[wanted] = _Job(total, etag)
+            job = _jobs[file] = _Job(total, etag)
             name = f"download {repo}"
-            threading.Thread(target=_run, args=(wanted, job), daemon=True, name=name).start()
+            threading.Thread(target=_run, args=(file, job), daemon=True, name=name).start()
         job.waiting += 1
         job.moved = time.monotonic()
     try:
@@ -234,7 +234,7 @@ def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None
         with _lock:
             job.waiting -= 1
     if isinstance(job.error, _Abandoned):  # abandoned by its other callers just before this one joined
-        return _downloaded(wanted, total, etag, progress, stall)
+        return _downloaded(file, total, etag, progress, stall)
     if job.error is not None:
         raise _in_words(job.error, repo, filename) from job.error
     if progress is not None:
@@ -242,12 +242,12 @@ def _downloaded(wanted: FileKey, total: int, etag: str, progress: OnBytes | None
     return Path(job.path)
 
 
-def _run(wanted: FileKey, job: _Job) -> None:
+def _run(file: FileKey, job: _Job) -> None:
     """Download one file into the hub's cache, verify its hash and end the job.
 
     The path or the error is stored in `job`; nothing is raised.
     """
-    repo, revision, filename = wanted
+    repo, revision, filename = file
     counter = _counter(job)
     try:
         with _checked_answers():
@@ -257,7 +257,7 @@ def _run(wanted: FileKey, job: _Job) -> None:
         job.error = error
     finally:
         with _lock:
-            _jobs.pop(wanted, None)
+            _jobs.pop(file, None)
         job.ended.set()
 
 
@@ -330,7 +330,7 @@ def _split(location: str) -> tuple[str, str | None]:
 
 
 def _in_words(error: Exception, repo: str, filename: str) -> HubError:
-    """Return a HubError with the cause of a failed download and the remedy."""
+    """Return, not raise, a HubError with the cause of a failed download and the remedy."""
     if isinstance(error, HubError):
         return error
     if isinstance(error, errors.RemoteEntryNotFoundError):
@@ -399,7 +399,7 @@ _ours = threading.local()
 
 
 def _require_hash(etag: str | None) -> str:
-    """Return the announced hash of a file; HubError for none or an impossible one."""
+    """Return the announced hash of a file; raise HubError if it is missing or malformed."""
     if not etag:
         raise HubError(_no_hub_message())
     if not _HASH.fullmatch(etag):

@@ -22,7 +22,7 @@ from vitviz.errors import CheckpointError
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """A weights file, its config.json ({} for none), and the fields of transformers' image processor."""
+    """A weights file, its config.json ({} if absent), and the fields of transformers' image processor."""
 
     weights: Path
     config: Mapping[str, Any]
@@ -70,7 +70,7 @@ def timm_record(checkpoint: Checkpoint) -> PretrainedCfg | None:
 
 
 def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> CheckpointFiles:
-    """Return a hub checkpoint's files, fetched where not cached; CheckpointError without weights."""
+    """Return a hub checkpoint's files, fetched where not cached; raise CheckpointError without weights."""
     weights, config, preprocessor = weights_of(checkpoint), None, None
     if not timm_record(checkpoint):
         small = partial(_small, checkpoint.location, needed=weights is None)
@@ -85,9 +85,9 @@ def _from_hub(checkpoint: Checkpoint, progress: downloads.OnBytes | None) -> Che
     return CheckpointFiles(weights, config or {}, preprocessor)
 
 
-def _preprocessor(found: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
-    """Return the image processor's fields from `PREPROCESSORS`, in transformers' order; None for none."""
-    nested, own = [*found, None, None][:2]
+def _preprocessor(configs: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    """Return the image processor's fields from the files `PREPROCESSORS`; None if no file has any."""
+    nested, own = [*configs, None, None][:2]
     nested = (nested or {}).get("image_processor")
     return nested if isinstance(nested, Mapping) else own
 
@@ -115,7 +115,7 @@ def fetch_if_present(location: str, name: str, progress: downloads.OnBytes | Non
 
 
 def identity_of(checkpoint: Checkpoint) -> Identity:
-    """Return the present identity of a checkpoint's files; CheckpointError or OSError if they are missing."""
+    """Return the present identity of a checkpoint's files; raise CheckpointError or OSError if missing."""
     stamps = _stamps(checkpoint)
     return Identity(_digest(stamps), stamps)
 
@@ -133,7 +133,7 @@ def files_unchanged(checkpoint: Checkpoint) -> bool:
 
 
 def _stamps(checkpoint: Checkpoint) -> tuple[tuple[str | int, ...], ...]:
-    """Return each file's path, size, times and inode; the change time cannot be set back."""
+    """Return by file its path, size, times and inode; the change time cannot be set back."""
     stats = [(str(path), os.stat(path)) for path in _files(checkpoint)]
     return tuple((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in stats)
 

@@ -229,12 +229,12 @@ def _apply_stroke(
             pixels[rows] = _recoloured(pixels[rows], stroke.tool, stroke.numbers[0])
 
 
-def _blurred(pixels: Pixels, under: np.ndarray, wide: int, box: tuple[int, int, int, int]) -> None:
-    """Blur the pixels under a brush."""
+def _blurred(pixels: Pixels, under: np.ndarray, margin: int, box: tuple[int, int, int, int]) -> None:
+    """Blur the pixels under a brush (mask `under`), in place; `margin` is four standard deviations."""
     left, top, right, bottom = box  # four deviations: pixels further away do not affect the box
-    x, y = max(0, left - wide), max(0, top - wide)
-    for channel, image in _channels(pixels[y : bottom + wide, x : right + wide]):
-        smooth = np.asarray(image.filter(ImageFilter.GaussianBlur(wide / 4)))
+    x, y = max(0, left - margin), max(0, top - margin)
+    for channel, image in _channels(pixels[y : bottom + margin, x : right + margin]):
+        smooth = np.asarray(image.filter(ImageFilter.GaussianBlur(margin / 4)))
         smooth = smooth[top - y : bottom - y, left - x : right - x]
         np.copyto(pixels[top:bottom, left:right, channel], smooth, where=under[..., 0])
 
@@ -281,10 +281,10 @@ def _paste_piece(
             np.copyto(region[rows], piece[rows], where=under[rows])
 
 
-def _scaled(piece: Image.Image, stroke: ImageEdit, how: Image.Resampling) -> Image.Image:
+def _scaled(piece: Image.Image, stroke: ImageEdit, resampling: Image.Resampling) -> Image.Image:
     """Return a piece, or its outline, at its new width and height, mirrored where these are negative."""
     sides = zip(piece.size, stroke.numbers[2:4], stroke.goal, strict=True)
-    piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], how)
+    piece = piece.resize([max(1, abs(now) * one // was) for one, was, now in sides], resampling)
     for side, way in zip(stroke.goal, Image.Transpose, strict=False):  # left to right, then top to bottom
         piece = piece.transpose(way) if side < 0 else piece
     return piece

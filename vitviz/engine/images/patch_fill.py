@@ -26,17 +26,17 @@ BLUR = 1.0  # deviation of the Gaussian, in patches: no detail smaller than a pa
 
 @in_float32()
 def paint_patches(
-    prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], how: str
+    prepared: Prepared, preprocessing: Preprocessing, grid: Grid, patches: tuple[int, ...], patches_as: str
 ) -> Prepared:
-    """Paint over some patches (from 0), in the displayed image and in the model's input."""
+    """Return the image with some patches (from 0) painted over, as displayed and as the model's input."""
     picture, (height, width), (rows, cols) = prepared.view.picture, grid.patch, grid.pixels
     over, some = np.zeros(picture.shape[:2], bool), np.isin(np.arange(grid.patches), patches)
     over[:rows, :cols] = some.reshape(grid.rows, grid.cols).repeat(height, axis=0).repeat(width, axis=1)
-    new = fill_pixels(prepared.tensor[None], preprocessing, grid, how)[0]
+    new = fill_pixels(prepared.tensor[None], preprocessing, grid, patches_as)[0]
     mean, std = preprocessing.scale()
     values, exact = (new * std + mean).permute(1, 2, 0).numpy(), prepared.view.exact
     pixels = preprocessing.picture(values)
-    if exact is None and how != "black":  # the fill has fractions of a grey level
+    if exact is None and patches_as != "black":  # the fill has fractions of a grey level
         exact = picture.astype(np.float32) / 255
     exact = None if exact is None else np.where(over[..., None], values, exact)
     view = replace(prepared.view, picture=np.where(over[..., None], pixels, picture), exact=exact)
@@ -44,12 +44,12 @@ def paint_patches(
 
 
 def fill_pixels(
-    pixels: Float[Tensor, "batch channel height width"], preprocessing: Preprocessing, grid: Grid, how: str
+    pixels: Float[Tensor, "batch channel height width"], preprocessing: Preprocessing, grid: Grid, fill: str
 ) -> Float[Tensor, "batch channel height width"]:
-    """Return a whole image of the fill, in the model's units and precision."""
-    if how == "mean":
+    """Return images that consist of the fill alone ("mean", "black" or "blur"), in the model's units."""
+    if fill == "mean":
         return torch.zeros_like(pixels)
-    if how == "black":
+    if fill == "black":
         mean, std = preprocessing.scale()
         return (-mean / std).to(pixels).expand_as(pixels)
     exact, sigma = pixels.to(torch.promote_types(pixels.dtype, torch.float32)), BLUR * max(grid.patch)

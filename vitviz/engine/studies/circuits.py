@@ -237,8 +237,8 @@ def edge_losses(
     """Return the drop of every logit without each of these edges alone; runs one batch of len(edges) + 1."""
     ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
     removals = [{}, *({edge.reader: [edge.writer]} for edge in edges)]
-    usual = _usual(inspector, ledger, stream, parts_as)
-    logits = edge_ablation_logits(inspector, ledger, stream, removals, usual).double()
+    replacements = _replacements(inspector, ledger, stream, parts_as)
+    logits = edge_ablation_logits(inspector, ledger, stream, removals, replacements).double()
     return logits[0] - logits[1:]
 
 
@@ -325,10 +325,10 @@ def ranked_edges(
     Contributions are relative to the replacement that `parts_as` names.
     """
     ledger, stream, basis = _resolve_target(inspector, trace, target)
-    usual = _usual(inspector, ledger, stream, parts_as)
+    replacements = _replacements(inspector, ledger, stream, parts_as)
     heads, positions = trace.layers[0].heads, stream.positions is not None
-    edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
-    flowing = stream if usual is None else stream.minus(usual)
+    edges = edge_subsets.every_edge(len(trace.layers), heads, positions and replacements is None)
+    flowing = stream if replacements is None else stream.minus(replacements)
     shares = edge_subsets.edge_shares(ledger, flowing, basis, edges)
     order = shares.abs().argsort(descending=True, stable=True)
     return tuple(edges[i] for i in order.tolist()), shares[order]
@@ -342,10 +342,10 @@ def kept_edge_margins(
     trace = inspector.answered(trace)
     require_prediction(trace)
     ledger, stream = checked_logit_terms(inspector, trace), record_stream(inspector, trace)
-    usual, classes = _usual(inspector, ledger, stream, parts_as), classes_of(trace, target)
+    replacements, classes = _replacements(inspector, ledger, stream, parts_as), classes_of(trace, target)
     side = trace.prediction if trace.head_type == "sigmoid" else None  # the predicted side of a yes or no
     heads, positions = trace.layers[0].heads, stream.positions is not None
-    edges = edge_subsets.every_edge(len(trace.layers), heads, positions and usual is None)
+    edges = edge_subsets.every_edge(len(trace.layers), heads, positions and replacements is None)
     writers = 2 + len(trace.layers) * (heads + 1)
     batch = min(8, max(1, ROOM // (writers * stream.embedding.nbytes)))
     margins = []
@@ -356,7 +356,7 @@ def kept_edge_margins(
             for edge in edges:
                 if edge not in some:
                     removals[-1][edge.reader].append(edge.writer)
-        logits = edge_ablation_logits(inspector, ledger, stream, removals, usual)
+        logits = edge_ablation_logits(inspector, ledger, stream, removals, replacements)
         margins += edge_subsets.margin_of(logits.double(), classes, side).tolist()
     return margins
 
@@ -374,7 +374,7 @@ def record_stream(inspector: Inspector, trace: Trace) -> Stream:
     return stream
 
 
-def _usual(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: str) -> Stream | None:
+def _replacements(inspector: Inspector, ledger: LogitTerms, stream: Stream, parts_as: str) -> Stream | None:
     """Return the replacements of removed contributions: means for 'mean', None (zero) for 'zero'.
 
     Raises VitvizError for any other `parts_as`.
@@ -396,11 +396,11 @@ def _resolve_target(
     return ledger, record_stream(inspector, trace), directions(ledger, resolved.direction)[0]
 
 
-def _check_sum(found, trace: Trace, largest: float | None = None):
-    """Return `found` if its terms sum to the explained value; else raise UnsupportedModel."""
+def _check_sum(result, trace: Trace, largest: float | None = None):
+    """Return `result` if its terms sum to the explained value; otherwise raise UnsupportedModel."""
     if largest is None:
-        largest = max(abs(part) for _, part in found.lines())
-    if not abs(found.gap) <= TOLERANCE * largest:
-        figures = {"found": f"{abs(found.gap) / largest:.1e}", "allowed": f"{TOLERANCE:.0e}"}
+        largest = max(abs(part) for _, part in result.lines())
+    if not abs(result.gap) <= TOLERANCE * largest:
+        figures = {"found": f"{abs(result.gap) / largest:.1e}", "allowed": f"{TOLERANCE:.0e}"}
         raise UnsupportedModel(not_applicable(trace.checkpoint, LocalizedText(ASTRAY, **figures)))
-    return found
+    return result

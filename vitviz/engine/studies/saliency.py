@@ -131,8 +131,8 @@ def faithfulness(
 
 
 def class_sensitivity(
-    inspector: Inspector, image, one: TargetLike, other: TargetLike, methods: Iterable[str] = tuple(METHODS),
-    size=None
+    inspector: Inspector, image, target: TargetLike, other_target: TargetLike,
+    methods: Iterable[str] = tuple(METHODS), size=None
 ) -> dict[str, float | None]:  # fmt: skip
     """Return Spearman's rank correlation of two targets' maps, by method.
 
@@ -141,11 +141,11 @@ def class_sensitivity(
 
     Args:
         inspector, image, size: As for `saliency`.
-        one, other: The two targets, as for `logit_attribution`.
+        target, other_target: The two targets, as for `logit_attribution`.
         methods: Some of `vitviz.METHODS`.
     """
-    first = explained(inspector, image, one, size=size)
-    second = explained(inspector, first.trace, other)
+    first = explained(inspector, image, target, size=size)
+    second = explained(inspector, first.trace, other_target)
     correlations = {}
     for method in methods:
         with suppress(UnsupportedModel):
