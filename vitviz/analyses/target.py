@@ -37,7 +37,7 @@ class Target:
 
 
 def is_direction(target: TargetLike) -> bool:
-    """Return True for a tensor of several numbers; a tensor of one number is a class."""
+    """Return True for a tensor with at least one axis; a tensor without axes is a class index."""
     return isinstance(target, Tensor) and target.ndim > 0
 
 
@@ -139,7 +139,7 @@ def features(trace: Trace | TraceBatch, readout: ReadoutStage) -> Float[Tensor, 
 
 
 def _target_of_direction(trace: Trace, readout: ReadoutStage, direction: Tensor, relative: bool) -> Target:
-    """Return the target of a direction at the classifier's input; raise VitvizError for a wrong shape."""
+    """Return the target of a direction at the classifier's input; raise for a wrong shape or `relative`."""
     read = features(trace, readout)
     if direction.shape != (readout.features,) or not direction.is_floating_point() or relative:
         what = f"a tensor of shape {tuple(direction.shape)}"

@@ -88,7 +88,7 @@ def matrices(model: nn.Module) -> Iterator[tuple[str, Float[Tensor, "row col"]]]
 
 
 def initial(subject: CheckSubject) -> Iterator[Finding]:
-    """Find weight matrices that are constant or have the singular values of a random matrix."""
+    """Yield findings on constant weight matrices, and on how many others have random singular values."""
     constant, ratios = [], {}
     for name, matrix in matrices(subject.model):
         cancellation.check()

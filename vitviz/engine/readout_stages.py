@@ -169,7 +169,7 @@ def head_of(model: nn.Module, pooling: Pooling) -> Head | None:
 
 
 def projection_of(block: nn.Module) -> Projection:
-    """Return the computation between a block's heads and the residual stream."""
+    """Return the computation from a block's heads to the residual stream; raise for an unsupported block."""
     kind = type(block).__name__
     if kind == PARALLEL:
         if (projection := block.attn_out_proj) is None:

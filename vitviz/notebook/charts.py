@@ -229,7 +229,7 @@ def _perturbation_charts(found: Perturbation) -> Charts:
 
 
 def _curves(found: Perturbation, score: str) -> charts.Chart:
-    """Return the chart of a score's mean by step, with a band of two standard errors, for every protocol."""
+    """Return the chart of a score's mean by step: one line per way of the change, with a band of +-2 s.e."""
     kind, x, of_values = KINDS[found.kind], np.asarray(found.steps, float), found.head_type == "value"
     limits, series = (None, None) if of_values else (0, 1), []
     times, unit = (1, "") if of_values else (100, "%")

@@ -23,11 +23,11 @@ def ledger(passes: Passes) -> SaliencyMap:
 
 
 def leave_one_out(passes: Passes) -> SaliencyMap:
-    """Return the drop of the score when each patch's token is dropped alone: s(x) - s(x without patch i).
+    """Return the drop of a class score when each patch's token is dropped alone: s(x) - s(x without patch i).
 
     Zeiler and Fergus 2014 with dropped tokens instead of grey (Jain et al. 2022, arXiv 2204.08945). N passes
     of N - 1 tokens. Two patches with the same information hide each other, and the sum is not an account of
-    the score.
+    the score. Raises VitvizError if the target is a direction or there is no classifier.
     """
     grid = passes.trace.grid
     if isinstance(passes.target, torch.Tensor) or passes.trace.logits is None:

@@ -170,9 +170,9 @@ def recording(
     model: nn.Module, *, check: bool = False,
     changes: Mapping[tuple[str, int], Sequence[TensorChange]] | None = None, edit: Edit | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
-    """Record a forward pass of this thread inside the `with`; always removes hooks and mode on exit.
+    """Record a forward pass of this thread inside the `with`; `check` also records what `check_truth` needs.
 
-    With `check`, the input of the module after each attention call is also recorded, for `check_truth`.
+    That is the input of the module after each attention call. Hooks and mode are always removed on exit.
     Several threads may record one model at once. Raises UnsupportedModel if the model has no blocks or its
     attention is not plain, and Stopped during the pass if the computation was cancelled
     (`vitviz.traces.cancellation`).

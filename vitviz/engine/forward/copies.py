@@ -40,7 +40,7 @@ _RECOMPUTED = (BasePruningMethod, SpectralNorm, WeightNorm)
 
 
 def with_permanent_weights(model: nn.Module) -> nn.Module:
-    """Return the model, or a copy whose weights are plain parameters if torch computes them in each pass.
+    """Return the model, or a copy with plain parameters if hooks (such as weight_norm's) recompute weights.
 
     Hooks of pruning, weight_norm and spectral_norm compute a weight from other tensors. Such a weight is out
     of date between a training step and the next pass. (Parametrizations compute theirs on each access.)

@@ -74,7 +74,7 @@ def fixed_positions_reason(model: nn.Module) -> str | None:
 
 
 def without_positions(model: nn.Module, name: str) -> nn.Module:
-    """Return a variant with a zero position table that shares all other weights.
+    """Return a variant with a zero position table that shares all other weights; `name` is for errors.
 
     Raises VitvizError if positions are not only a learned table.
     """
