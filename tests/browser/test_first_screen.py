@@ -26,7 +26,7 @@ def expect_selected_tab(page, title: str):
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
 def test_group_button_opens_first_view_without_layout_shift(open_page, width, height):
     page = open_page("", width, height)
-    expect_group(page, "What goes in")
+    expect_group(page, "Input")
     buttons = page.locator("#vitviz-groups button")
     assert buttons.all_inner_texts() == list(GROUPS) and len(GROUPS) <= 6
     places = [button.bounding_box() for button in buttons.all()]
@@ -47,20 +47,20 @@ def test_group_button_opens_first_view_without_layout_shift(open_page, width, he
 def test_link_and_back_button_open_the_group_of_a_view(open_page):
     page = open_page("?tab=rollout", wait=False)
     ready(page, "rollout")
-    expect_group(page, "Where it looks")
+    expect_group(page, "Attention")
     expect_selected_tab(page, "Rollout")
     page.wait_for_function("() => history.state?.vitviz?.tab === 'rollout'")
     page.locator("#vitviz-groups").get_by_role("button", name="Why?").click()
     ready(page, "evidence")
     page.wait_for_url("**tab=evidence**")
     page.go_back()
-    expect_group(page, "Where it looks")
+    expect_group(page, "Attention")
     expect_selected_tab(page, "Rollout")
 
 
 def test_keyboard_reaches_groups_and_tabs(open_page):
     page = open_page()
-    page.get_by_role("button", name="Inside", exact=True).focus()
+    page.get_by_role("button", name="Layers", exact=True).focus()
     page.keyboard.press("Enter")
     ready(page, "tokens")
     for _ in range(3):  # past the other groups to the selected tab
@@ -68,7 +68,7 @@ def test_keyboard_reaches_groups_and_tabs(open_page):
     expect(page.get_by_role("tab", name="Representations")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("tab", name="Rollout")).to_be_focused()
-    expect_group(page, "Where it looks")
+    expect_group(page, "Attention")
 
 
 def query_title(page):

@@ -43,7 +43,7 @@ def test_opening_a_view_folds_pickers_on_phone(open_page):
     change = page.locator("#vitviz-facts .vv-unfold")
     change.click()
     expect(page.locator("#vitviz-samples")).to_be_visible()
-    page.get_by_role("button", name="Where it looks").click()
+    page.get_by_role("button", name="Attention", exact=True).click()
     expect(page.locator("#vitviz-samples")).to_be_hidden()
     expect(change).to_have_attribute("aria-expanded", "false")
 

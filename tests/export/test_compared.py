@@ -121,7 +121,7 @@ def test_detail_adds_distance_curves_of_all_checkpoints(cached_figures, sample_t
         every = np.stack([vitviz.attention_distance(trace).double().numpy() for trace in traces])
         np.testing.assert_allclose(line.y, every.mean(axis=(0, 2)), rtol=2e-4)
         np.testing.assert_array_equal(line.x, np.arange(1, 9))
-    assert str(chart.x_label) == "block number" and str(chart.y_label) == "Attention distance (px)"
+    assert str(chart.x_label) == "layer" and str(chart.y_label) == "Attention distance (px)"
     assert chart.y[0] == 0 and chart.y[1] > max(line.y.max() for line in chart.series)
     np.testing.assert_array_equal(matrix.values, panels(cached_figures(second=False))[0].values)
 

@@ -49,7 +49,7 @@ def test_norm_panels_show_norms_limit_and_attention_sinks(cached_figures, trace)
     received = torch.stack([trace.attention(layer).double().mean(dim=1).max(dim=-1).values
                             for layer in range(8)])  # layer head  # fmt: skip
     assert_close(sinks.values, received.T, 1e-5)
-    assert (str(sinks.x_label), str(sinks.y_label)) == ("block", "head") and strip.chosen == 6
+    assert (str(sinks.x_label), str(sinks.y_label)) == ("layer", "head") and strip.chosen == 6
 
 
 def test_component_panels_show_scores_and_shares(cached_figures, trace):
@@ -77,7 +77,7 @@ def test_head_panels_show_entropy_and_redundancy(cached_figures, trace, measure,
     assert_close(main.values, (entropy.exp() if measure == "looked" else entropy).T, 1e-3)
     high = 197 if measure == "looked" else np.log(197)
     assert_close([main.scale.low, main.scale.high], [1.0 if measure == "looked" else 0.0, high])
-    assert (str(main.x_label), str(main.y_label)) == ("block", "head")
+    assert (str(main.x_label), str(main.y_label)) == ("layer", "head")
     found = analyses.head_redundancy(trace, 5)
     assert_close(likeness.values, getattr(found, alike), 1e-4)
     assert_close([likeness.scale.low, likeness.scale.high], [0, 1 if alike == "cosine" else np.log(2)])

@@ -1,4 +1,4 @@
-"""Views, grouped by the question that they answer. A new folder here is found automatically."""
+"""Views in groups. A new folder here is found automatically."""
 
 import importlib
 import pkgutil
@@ -18,19 +18,19 @@ from vitviz.views.controls import (
 from vitviz.views.parts import ExportDefaults, File, Scope, VideoDefaults
 from vitviz.views.subject import ViewContext
 
-ORDER = {  # question: the folders of its views, in page order
+ORDER = {  # group: the folders of its views, in page order
     "Start here": ("tour",),
-    "What goes in": ("patches", "filters", "positions"),
-    "Where it looks": ("explorer", "distance", "rollout"),
-    "Inside": ("tokens", "compared"),
+    "Input": ("patches", "filters", "positions"),
+    "Attention": ("explorer", "distance", "rollout"),
+    "Layers": ("tokens", "compared"),
     "Why?": ("evidence", "trial"),
     "What if?": ("experiment",),
 }
-ELSE = "Inside"  # group of the views that ORDER does not list, after its own
+ELSE = "Layers"  # group of the views that ORDER does not list, after its own
 
 
-def _views_by_question() -> dict[str, tuple[View, ...]]:
-    """Return the views in the folders here by the question they answer; without empty questions."""
+def _views_by_group() -> dict[str, tuple[View, ...]]:
+    """Return the views in the folders here by group; without empty groups."""
     folders = {one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
     new = sorted(folders - {name for names in ORDER.values() for name in names})
     order = {group: [*names, *(new if group == ELSE else ())] for group, names in ORDER.items()}
@@ -45,7 +45,7 @@ def _view(folder: str) -> View:
     return next(one() for one in result if one.__module__ == module.__name__)
 
 
-GROUPS: dict[str, tuple[View, ...]] = _views_by_question()
+GROUPS: dict[str, tuple[View, ...]] = _views_by_group()
 VIEWS: tuple[View, ...] = tuple(view for views in GROUPS.values() for view in views)
 
 __all__ = [

@@ -83,16 +83,12 @@ export default function part(element, props, watch, trigger) {
     root.hidden = !(props.value?.ways && name in props.value.ways);
     if (root.hidden) return;
     const looked = over[name];
-    const of = count
-      ? own
-        ? t('{count} uploaded', { count })
-        : t('{count} crops of the samples', { count })
-      : t('no images chosen');
+    const of = own ? t('{count} uploaded', { count }) : t('{count} crops of the samples', { count });
     const alone = props.value.never_of_one.includes(name)
       ? t('this figure uses the samples')
       : t('this figure shows one image');
     const mean = looked ? t('this figure uses {count} of them', { count: looked }) : alone;
-    fold.textContent = [t('Image set'), of, count || looked ? mean : ''].filter(Boolean).join(' · ');
+    fold.textContent = [t('Image set'), count && of, mean].filter(Boolean).join(' · ');
     choose.textContent = count ? t('Other images …') : t('Choose images …');
     samples.textContent = t('Use the samples');
     samples.hidden = Boolean(count) && !own;

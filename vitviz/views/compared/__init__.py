@@ -40,7 +40,7 @@ UP = {
     "mlp": "Skip / MLP norm ratio",
 }
 EMPTY = "Empty squares: CKA is undefined, because all images are identical at this depth."
-LOST = "{checkpoint} has no such curve: its block type is not supported, or it has no class token."
+LOST = "{checkpoint} has no such curve: its layers are of an unsupported type, or it has no class token."
 
 
 def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tuple[Control, ...]:
@@ -185,12 +185,12 @@ class SimilarityView(View):
                 continue
             x = (blocks / len(blocks) if relative else blocks)[known]
             also = {"number": blocks[known], "checkpoint": [one.checkpoint] * len(x)}
-            details = (LocalizedText("block {number} of {checkpoint}"),)
+            details = (LocalizedText("layer {number} of {checkpoint}"),)
             like = {"line": True, "dots": True, "told": details, "also": also}
             series.append(Series(x, values[known], one.checkpoint, colour, **like))
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
         most = max((float(one.y.max()) for one in series), default=0.0)
-        along = LocalizedText("relative depth (block / number of blocks)" if relative else "block number")
+        along = LocalizedText("relative depth (layer / number of layers)" if relative else "layer")
         ends = (0.0, 1.03) if relative else (0.4, max(map(len, result)) + 0.6), (0.0, 1.08 * most or 1.0)
         title = join_texts(LocalizedText(options[settings["curve"]]), whose)
         like = {"whole": not relative, "aspect": 0.78, "notes": tuple(lost)}

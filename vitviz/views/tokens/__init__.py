@@ -31,10 +31,10 @@ from vitviz.views.tokens import compute
 
 WHOLE = 1025  # up to this number of tokens the cosines of all pairs are sent, so hovering needs no request
 LONG = "Two images can be compared up to {count} tokens. Choose a smaller input size."
-COSINE = "Similarity of the heads in block {block}: cosine of their attention"
-DIVERGENCE = "Difference of the heads in block {block}: Jensen-Shannon divergence"
+COSINE = "Similarity of the heads in layer {layer}: cosine of their attention"
+DIVERGENCE = "Difference of the heads in layer {layer}: Jensen-Shannon divergence"
 BINS, FEW = 36, 4  # bins of the histogram; prefix tokens marked in it
-HEAD, BLOCK = LocalizedText("head"), LocalizedText("block")
+HEAD, LAYER = LocalizedText("head"), LocalizedText("layer")
 _TOKENS = ("depth", "norm", "mean")
 _BASIS = ("norm", "basis", "other")
 _SIMILARITY, _COMPONENTS, _NORMS, _HEADS = (
@@ -82,7 +82,7 @@ class RepresentationsView(View):
             ),
         ),
         Slider(
-            "depth", "Depth", "Depth 0 is the input of block 1, depth 1 its output", maximum="layers",
+            "depth", "Depth", "Depth 0 is the input of layer 1, depth 1 its output", maximum="layers",
             default="layers",
         ),
         Choice(
@@ -172,7 +172,7 @@ class RepresentationsView(View):
         Item("sinks", "layer head figure", "largest such fraction, and the token that receives it"),
         Item("entropy", "layer head", "mean entropy of the patches' attention, nats"),
         Item("prefix_entropy", "layer head prefix", "entropy of each prefix token's attention, nats"),
-        Item("cosine", "head head", "cosine of two heads' attention in the block", depends=("depth",)),
+        Item("cosine", "head head", "cosine of two heads' attention in the layer", depends=("depth",)),
         Item("divergence", "head head", "Jensen-Shannon divergence, nats", depends=("depth",)),
         as_json("matrices", "of heads and sinks", "show", "depth", "measure", "alike"),
         chart_item("show", "depth", "difference"),
@@ -274,7 +274,7 @@ def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
 
 
 def _entropy_matrix(view, subject, settings) -> Matrix:
-    """Return the matrix (head, block) of attention entropy, in nats or as effective tokens."""
+    """Return the matrix (head, layer) of attention entropy, in nats or as effective tokens."""
     looked, tokens = settings["measure"] == "looked", subject.trace.length
     nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
     if looked:
@@ -292,20 +292,20 @@ def _entropy_matrix(view, subject, settings) -> Matrix:
         details.append(LocalizedText("{token} as the query: {value} nats", **like))
     scale, column = Scale("viridis", low, high, label), max(settings["depth"], 1) - 1
     return Matrix(
-        np.exp(nats) if looked else nats, scale, BLOCK, HEAD, text, told=tuple(details), column=column
+        np.exp(nats) if looked else nats, scale, LAYER, HEAD, text, told=tuple(details), column=column
     )
 
 
 def _head_similarity_matrix(view, subject, settings) -> Matrix:
-    """Return the matrix (head, head) of the similarity or divergence of attention in a block."""
-    block, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
+    """Return the matrix (head, head) of the similarity or divergence of attention in a layer."""
+    layer, heads = max(settings["depth"], 1), range(1, subject.about.heads + 1)
     alike = np.asarray(view.item(subject, settings["alike"], settings), float)
     if settings["alike"] == "cosine":
-        title = LocalizedText(COSINE, block=block)
+        title = LocalizedText(COSINE, layer=layer)
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("Cosine"))
         said = LocalizedText("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
     else:
-        title = LocalizedText(DIVERGENCE, block=block)
+        title = LocalizedText(DIVERGENCE, layer=layer)
         most = float(np.log(2))
         scale = Scale("magma", 0.0, most, LocalizedText("Nats, at most {most}", most=number(most)))
         said = LocalizedText("divergence {value} nats", value=table(alike, number))
@@ -314,7 +314,7 @@ def _head_similarity_matrix(view, subject, settings) -> Matrix:
 
 
 def _sink_matrix(view, subject, settings) -> Matrix:
-    """Return the matrix (head, block) of the largest fraction of attention on one token."""
+    """Return the matrix (head, layer) of the largest fraction of attention on one token."""
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
     share = table(100 * shares, lambda one: f"{number(one)} %")
     at = table(tokens, lambda one: token_name(subject.grid, int(one)))
@@ -322,7 +322,7 @@ def _sink_matrix(view, subject, settings) -> Matrix:
     details = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
     label = LocalizedText("Largest fraction of attention on one token")
     scale, column = Scale("viridis", 0.0, float(shares.max()) or 1.0, label), settings["depth"] - 1
-    return Matrix(shares, scale, BLOCK, HEAD, told=details, column=column)
+    return Matrix(shares, scale, LAYER, HEAD, told=details, column=column)
 
 
 def _cell_names(values: np.ndarray) -> LocalizedText:

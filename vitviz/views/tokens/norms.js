@@ -13,8 +13,8 @@ import { still } from '../../frontend/shared_scale.js';
 import { showChips } from './likeness.js';
 import { marking, outliers, roomOf, shortOf, sizeOf, skipOf, tokensOf, where } from './tokens.js';
 
-/** The name of a depth: 0 is the input of block 1, every other depth a block's output. */
-const depthName = (depth) => (depth ? t('after block {block}', { block: depth }) : t('entering block 1'));
+/** The name of a depth: 0 is the input of layer 1, every other depth a layer's output. */
+const depthName = (depth) => (depth ? t('after layer {layer}', { layer: depth }) : t('entering layer 1'));
 
 /** Number of the `count` small maps per row, so that all fit and none is wider than `most`. */
 function across(count, width, height, aspect, most) {

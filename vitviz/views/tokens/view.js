@@ -16,7 +16,7 @@ import { drawNorms, frameOutliers, histogram, strip } from './norms.js';
 import { second, shared } from './second.js';
 import { marking, outliers, roomOf, skipOf, small, tokensOf } from './tokens.js';
 
-/** Draws the matrix of all heads, and the similarity of the heads of one block. */
+/** Draws the matrix of all heads, and the similarity of the heads of one layer. */
 function drawHeads(self) {
   const { width, height } = roomOf(self);
   const [heads, alike] = unpacked(self.data.matrices);
@@ -146,8 +146,8 @@ export default () => ({
     return [
       t('median {sign} {times} MAD', { sign: from < 0 ? '−' : '+', times: number(Math.abs(from)) }) +
         (values[cell] > limit ? ` · ${t('above the limit')}` : ''),
-      t('attention received in block {block}: {share} (uniform: {even})', {
-        block: Math.max(depth, 1),
+      t('attention received in layer {layer}: {share} (uniform: {even})', {
+        layer: Math.max(depth, 1),
         share: number(shares.reduce((a, b) => a + b, 0) / heads),
         even: number(1 / count),
       }),

@@ -149,7 +149,7 @@ def _positions(f: Facts) -> Step:
     if f.positions == "learned":
         said, attempt = (added, after), compare
         if f.norm_before_blocks:
-            said += ("In this model a LayerNorm follows before the first block.",)
+            said += ("In this model a LayerNorm follows before the first layer.",)
     elif "learned" in f.positions:
         other = next(kind for kind in _POSITIONS if kind in f.positions)
         said = (added, "This model also encodes positions elsewhere: " + _POSITIONS[other])
