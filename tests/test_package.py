@@ -1,5 +1,6 @@
 """Wheel and sdist contain exactly the required files."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def built(tmp_path_factory):
     source, out = tmp_path_factory.mktemp("package") / "source", tmp_path_factory.mktemp("built")
     left_out = shutil.ignore_patterns(".git", "__pycache__", "*.pyi", "*.egg-info", "build", "node_modules")
     shutil.copytree(ROOT, source, ignore=left_out)
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source)
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", out, source)
     return out
 
 
@@ -68,6 +69,32 @@ def test_the_sdist_builds_the_same_wheel(built, tmp_path):
     assert beside == needed | {"MANIFEST.in", "PKG-INFO", "setup.cfg"}
 
 
+INSTALLED = """
+import sys
+from vitviz.cli import main
+for asked in (["app", "--help"], ["checkpoints", "--here"]):
+    sys.argv = ["vitviz", *asked]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+
+from vitviz.server import i18n
+from vitviz.server.api import modules
+from vitviz.server.page.components import Canvas
+from vitviz.views import VIEWS
+assert len(modules.style_sheets()) > 9_000 and i18n.language_script()
+assert all(len(i18n.translations(tag)) > 300 for tag in ("ko", "zh-CN"))
+for view in VIEWS:
+    Canvas(view.slug), modules.module_source(modules.script_of(view.slug))
+
+import vitviz
+inspector = vitviz.load("vitviz-tiny", device="cpu")
+print(vitviz.__file__, *inspector.grid().pixels)
+print(inspector.trace(vitviz.sample_image("coffee")).top(1)[0][0])
+"""
+
+
 def test_what_is_installed_starts_without_the_checkout(built, tmp_path):
     """Use a separate environment that borrows this environment's libraries but no other vitviz."""
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean")
@@ -79,14 +106,9 @@ def test_what_is_installed_starts_without_the_checkout(built, tmp_path):
     borrowed = next(path for path in sys.path if path.endswith("site-packages"))
     (site / "borrowed.pth").write_text(borrowed)
 
-    def ask(*command):
-        return run(*command, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})
-
-    command = "import sys; from vitviz.cli import main; sys.argv[0] = 'vitviz'; main()"
-    assert "--port" in ask(python, "-c", command, "app", "--help")
-    told = ask(python, "-c", command, "checkpoints", "--here")
-    assert "vitviz-tiny" in told and "vitviz-positions-none-0" in told
-    where = ask(
-        python, "-c", "import vitviz; print(vitviz.__file__, *vitviz.load('vitviz-tiny').grid().pixels)"
-    )
-    assert where.split() == [str(site / "vitviz/__init__.py"), "112", "112"]
+    told = run(python, "-c", INSTALLED, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})
+    told = told.splitlines()
+    assert any("--port" in line for line in told)
+    assert {"vitviz-tiny", "vitviz-positions-none-0"} <= {line.split(" ")[0] for line in told}
+    labels = json.loads((ROOT / "weights/vitviz-tiny/config.json").read_text())["label_descriptions"].values()
+    assert told[-2].split() == [str(site / "vitviz/__init__.py"), "112", "112"] and told[-1] in labels

@@ -117,6 +117,9 @@ def test_app_command_has_options_of_app_script():
     script, command = run("app.py", "--help").stdout, run("-m", "vitviz", "app", "--help").stdout
     assert command.split()[:3] == ["Usage:", "vitviz", "app"]
     assert command.split("Options:")[1] == script.split("Options:")[1]
+    for option in ("host", "port", "share", "device", "checkpoint", "weights", "model-cache", "trace-cache",
+                   "picture-cache"):  # fmt: skip
+        assert f"--{option}" in script
 
 
 def test_pyproject_declares_script_and_extras():
