@@ -80,15 +80,22 @@ def test_permuting_patches_moves_the_answer_unless_there_are_no_positions(name):
         assert difference > 0.1 and single > 0.1
 
 
-@pytest.mark.sweep  # 1,000 pictures
-@each
-def test_it_is_as_good_as_its_film_says(name, twins_recipe):
+@pytest.fixture(scope="module")
+def validation(twins_recipe):
+    """Every tenth validation picture, normalised, and the labels."""
     data = twins_recipe("twins") and twins_recipe("data")  # the first says where the second is
     pictures, labels = data.load_split(shared_file("data/tiny-imagenet"), "val")
-    some = data.normalised(pictures[::10])
+    return data.normalised(pictures[::10]), labels[::10]
+
+
+@pytest.mark.sweep  # 1,000 pictures
+@each
+def test_it_is_as_good_as_its_film_says(name, validation):
+    pictures, labels = validation
+    model = model_of(name)
     with torch.inference_mode():
-        answers = torch.cat([model_of(name)(part) for part in some.split(100)])
-    found = (answers.argmax(-1) == labels[::10]).double().mean().item()
+        answers = torch.cat([model(part) for part in pictures.split(100)])
+    found = (answers.argmax(-1) == labels).double().mean().item()
     assert (
         abs(found - float(film_of(name)[-1]["val_top1"])) < 0.045
     )  # three standard errors of 1,000 pictures
