@@ -125,7 +125,11 @@ def fast_perturbation(monkeypatch):
     from vitviz.analyses import perturbation
     from vitviz.engine.studies import perturbation as study
 
-    orders = partial(perturbation.perturbation_orders, draws=2)
+    own = perturbation.perturbation_orders
+
+    def orders(grid, kind, draws=2):
+        return own(grid, kind, min(draws, 2))
+
     monkeypatch.setattr(perturbation, "perturbation_orders", orders)
     monkeypatch.setattr(study, "perturbed_logits", partial(study.perturbed_logits, draws=2))
     monkeypatch.setattr("vitviz.views.experiment.DRAWS", 2)

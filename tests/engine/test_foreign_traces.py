@@ -69,6 +69,6 @@ def test_trace_that_the_plain_model_does_not_give_is_refused(name, kind, model, 
 
 
 @pytest.mark.parametrize("name", ["leave one out", "path", "gradients"])
-def test_own_trace_gives_the_map_of_its_image(name, model):
-    expected = OF_FURTHER_PASSES[name](model, IMAGE).map
-    assert OF_FURTHER_PASSES[name](model, model.trace(IMAGE)).map.allclose(expected, atol=1e-5)
+def test_own_trace_gives_the_map_of_its_image(name, small_inspector, small_trace):
+    expected = OF_FURTHER_PASSES[name](small_inspector, IMAGE).map
+    assert OF_FURTHER_PASSES[name](small_inspector, small_trace).map.allclose(expected, atol=1e-5)

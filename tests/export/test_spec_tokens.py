@@ -87,8 +87,10 @@ def test_head_panels_show_entropy_and_redundancy(cached_figures, trace, measure,
 @pytest.mark.long
 @sweep("score", ["probability", "kept"], quick=1)
 @sweep("kind", ["drop", "shuffle"], quick=["shuffle"])
-def test_perturbation_chart_shows_means_and_bands(cached_figures, inspector, trace, kind, score):
-    found = vitviz.perturbation(inspector, trace, kind)
+def test_perturbation_chart_shows_means_and_bands(
+    cached_figures, inspector, trace, fast_perturbation, kind, score
+):
+    found = vitviz.perturbation(inspector, trace, kind, draws=2)
     (chart,) = panels(cached_figures("experiment", kind=kind, score=score))
     x = np.arange(0, 101, 10) if kind == "drop" else [1, 2, 3, 4]
     assert len(chart.series) == len(found.probability) == (2 if kind == "drop" else 1)
