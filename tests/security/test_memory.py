@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from functools import cache
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ pytestmark = [
 SIDE = 8_900
 
 
+@cache
 def large_png() -> bytes:
     """Return a PNG of SIDE x SIDE pixels of one colour."""
     packed, row = zlib.compressobj(9), b"\0" + b"\x40\x80\xc0" * SIDE
