@@ -55,7 +55,7 @@ class _Setting:
                     self._changed.notify_all()
 
     def _forget(self) -> None:
-        """Reset in a forked process: threads that used the setting or held the lock do not exist there."""
+        """Restore the setting and renew its lock in a forked process, where other threads do not exist."""
         self._changed, self._inside = threading.Condition(), 0
         if self._theirs is not None:
             self._put(self._theirs)

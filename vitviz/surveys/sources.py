@@ -114,9 +114,9 @@ def summarise(source: Source) -> SourceSummary:
 
 
 def _size(data: Any) -> int | str:
-    """Return what identifies unread image data: the size in bytes of a file or a slice of a file.
+    """Return an identity of image data: a file's or slice's size in bytes, or the SHA-256 of data in memory.
 
-    "missing" for a path without a file, the SHA-256 of bytes, images and arrays, "unknown" otherwise.
+    "missing" for a path without a file; "unknown" for anything but a file, slice, bytes, image or array.
     """
     if isinstance(data, Slice):
         return data.length

@@ -31,7 +31,7 @@ ELSE = "Layers"  # group of the views that ORDER does not list, after its own
 
 def _views_by_group() -> dict[str, tuple[View, ...]]:
     """Return the views in the folders here by group; without empty groups."""
-    folders = {one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
+    folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
     new = sorted(folders - {name for names in ORDER.values() for name in names})
     order = {group: [*names, *(new if group == ELSE else ())] for group, names in ORDER.items()}
     views = {group: tuple(_view(name) for name in names if name in folders) for group, names in order.items()}
@@ -41,8 +41,8 @@ def _views_by_group() -> dict[str, tuple[View, ...]]:
 def _view(folder: str) -> View:
     """Import a view's folder by name; return an instance of its view class."""
     module = importlib.import_module(f"{__name__}.{folder}")
-    result = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, View)]
-    return next(one() for one in result if one.__module__ == module.__name__)
+    result = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, View)]
+    return next(cls() for cls in result if cls.__module__ == module.__name__)
 
 
 GROUPS: dict[str, tuple[View, ...]] = _views_by_group()

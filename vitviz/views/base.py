@@ -71,10 +71,10 @@ class Item:
         """Return the array in the declared dtype; raise RuntimeError if its axes are not as declared."""
         array = np.ascontiguousarray(array, dtype=self.dtype)
         grid, names = about.grid, self.axes.split()
-        known = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads}
-        known |= {"row": grid.rows, "col": grid.cols, "patch": grid.patches}
-        known |= dict.fromkeys(("token", "query", "key"), grid.tokens)
-        sizes = [known.get(name, size) for name, size in zip(names, array.shape, strict=False)]
+        sizes_by_axis = {"layer": about.layers, "depth": about.layers + 1, "head": about.heads}
+        sizes_by_axis |= {"row": grid.rows, "col": grid.cols, "patch": grid.patches}
+        sizes_by_axis |= dict.fromkeys(("token", "query", "key"), grid.tokens)
+        sizes = [sizes_by_axis.get(name, size) for name, size in zip(names, array.shape, strict=False)]
         if len(names) != array.ndim or sizes != list(array.shape):
             raise RuntimeError(
                 f"{self.name} is declared as {quoted(self.axes)} ({sizes}); its shape is {array.shape}."
@@ -213,4 +213,4 @@ def item_values(view: View, subject: ViewContext, name: str, settings: Settings)
     """Return a view's item by name; if it differs and "difference" is on, minus the original image's."""
     if not find_item(view, name).differs:
         return view.item(subject, name, settings)
-    return with_difference(subject, settings, lambda one: view.item(one, name, settings))
+    return with_difference(subject, settings, lambda context: view.item(context, name, settings))

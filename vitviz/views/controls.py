@@ -34,9 +34,9 @@ class ModelShape:
         if not isinstance(bound, str):
             return bound
         grid = self.grid
-        known = {"layers": self.layers, "heads": self.heads, "patches": grid.patches - 1}
-        known |= {"tokens": grid.tokens - 1, "middle": grid.token(grid.rows // 2, grid.cols // 2)}
-        return known[bound]
+        numbers = {"layers": self.layers, "heads": self.heads, "patches": grid.patches - 1}
+        numbers |= {"tokens": grid.tokens - 1, "middle": grid.token(grid.rows // 2, grid.cols // 2)}
+        return numbers[bound]
 
 
 @dataclass(frozen=True)
@@ -109,15 +109,15 @@ class Choice(Control):
         """Return the text if it is one of this model's options; otherwise raise WrongSetting."""
         values = [value for value, _ in self.known(about)]
         if text not in values:
-            known = f"one of {', '.join(values)}"
-            of_values = known + ", as this model gives values (regression) and predicts no class"
-            raise self._refuse(text, known if self.known(about) is self.options else of_values)
+            expected = f"one of {', '.join(values)}"
+            of_values = expected + ", as this model gives values (regression) and predicts no class"
+            raise self._refuse(text, expected if self.known(about) is self.options else of_values)
         return text
 
     def start(self, about: ModelShape | None = None) -> str:
         """Return the default; the first option if the model's options do not include the default."""
-        known = self.known(about)
-        return self.default if self.default in dict(known) else known[0][0]
+        options = self.known(about)
+        return self.default if self.default in dict(options) else options[0][0]
 
     def to_json(self, about: ModelShape) -> dict[str, Any]:
         """Return the declaration for the page's script, with the options for this model."""
@@ -142,15 +142,15 @@ class Slider(Control):
 
         Raise WrongSetting for a text that is no number or is out of bounds.
         """
-        whole = float(self.step).is_integer() and float(self.minimum).is_integer()
+        is_integer = float(self.step).is_integer() and float(self.minimum).is_integer()
         try:
-            number = int(text) if whole else float(text)
+            number = int(text) if is_integer else float(text)
         except ValueError:
             number = float("nan")
         high = _largest(self.maximum, about)
         if not self.minimum <= number <= high:
-            what = "a whole number" if whole else "a number"
-            raise self._refuse(text, f"{what} from {self.minimum:g} to {high:g}")
+            noun = "a whole number" if is_integer else "a number"
+            raise self._refuse(text, f"{noun} from {self.minimum:g} to {high:g}")
         return number
 
 

@@ -25,16 +25,16 @@ def translate(text: str, tag: str, **parts: str) -> str:
     if isinstance(text, Verbatim):
         return text
     pattern, values = getattr(text, "pattern", text), {**getattr(text, "values", {}), **parts}
-    said = {
+    texts = {
         name: translate(value, tag) if isinstance(value, str) else value for name, value in values.items()
     }
-    return fill(translations(tag).get(pattern, pattern), said)
+    return fill(translations(tag).get(pattern, pattern), texts)
 
 
 def labels_needing_escape(labels: Iterable[str]) -> list[str]:
     """Return the labels that a visitor wrote but that are also texts of the page with a translation."""
     return [
-        one for one in labels if isinstance(one, Verbatim) and any(one in translations(tag) for tag in NAMES)
+        key for key in labels if isinstance(key, Verbatim) and any(key in translations(tag) for tag in NAMES)
     ]
 
 
@@ -44,4 +44,4 @@ def translations(tag: str) -> Mapping[str, str]:
     if tag == "en":
         return {}
     result = sorted(Path(__file__).parents[1].rglob(f"*{tag}.json"))
-    return {english: said for path in result for english, said in json.loads(path.read_bytes()).items()}
+    return {english: text for path in result for english, text in json.loads(path.read_bytes()).items()}

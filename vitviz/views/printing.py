@@ -96,7 +96,7 @@ def writer_name(kind: str, *place: int) -> LocalizedText:
 
 def writer_numbers(writer) -> tuple:
     """Return a source as (kind, layer, head), from 1; without those that it does not have."""
-    return writer.kind, *(one + 1 for one in writer[1:] if one is not None)
+    return writer.kind, *(index + 1 for index in writer[1:] if index is not None)
 
 
 def join_texts(*texts: str, by: str = " · ") -> LocalizedText:
@@ -108,7 +108,7 @@ def join_texts(*texts: str, by: str = " · ") -> LocalizedText:
 def setting_frames(name: str, settings: Settings, about: ModelShape) -> FrameSettings:
     """Return a video's frames (label, settings), one per value of the layer or depth setting `name`."""
     places = range(int(name == "layer"), about.layers + 1)
-    return tuple((LocalizedText(GROWS[name], **{name: one}), {**settings, name: one}) for one in places)
+    return tuple((LocalizedText(GROWS[name], **{name: place}), {**settings, name: place}) for place in places)
 
 
 def growing_frames(first: int, last: int, settings_until: Callable[[int], dict[str, Any]]) -> FrameSettings:
@@ -146,15 +146,15 @@ def difference_scale(settings: Settings, values: np.ndarray, scale: Scale) -> Sc
     """Return `scale`; if "difference" is on, one symmetric about zero that covers the values instead."""
     if settings.get("difference") != "on":
         return scale
-    most = symmetric_limit(values)
-    return Scale("balance", -most, most, LocalizedText("{what}: after − before", what=scale.label))
+    limit = symmetric_limit(values)
+    return Scale("balance", -limit, limit, LocalizedText("{what}: after − before", what=scale.label))
 
 
 def patch_tiles(grid: Grid, pictures: np.ndarray, **look: Any) -> Tiles:
     """Return a picture per patch in the grid's layout, with numbered columns and rows."""
     cols, rows = (tuple(str(i + 1) for i in range(count)) for count in (grid.cols, grid.rows))
-    along, down = LocalizedText("Input patch column"), LocalizedText("Input patch row")
-    return Tiles(pictures, grid.cols, cols=cols, rows=rows, x_label=along, y_label=down, **look)
+    x_label, y_label = LocalizedText("Input patch column"), LocalizedText("Input patch row")
+    return Tiles(pictures, grid.cols, cols=cols, rows=rows, x_label=x_label, y_label=y_label, **look)
 
 
 def grid_aspect(grid: Grid) -> float:
@@ -164,9 +164,9 @@ def grid_aspect(grid: Grid) -> float:
 
 def crop_on_upload(upload: np.ndarray, view: Any) -> tuple[float, float, float, float]:
     """Return the crop's (left, top, right, bottom) in pixels of an upload that may have been reduced."""
-    across, down = upload.shape[1] / view.upload[0], upload.shape[0] / view.upload[1]
+    x_scale, y_scale = upload.shape[1] / view.upload[0], upload.shape[0] / view.upload[1]
     left, top, right, bottom = view.box
-    return across * left, down * top, across * right, down * bottom
+    return x_scale * left, y_scale * top, x_scale * right, y_scale * bottom
 
 
 def model_crop(subject: ViewContext, style: PrintStyle, grey: bool = False) -> np.ndarray:
@@ -215,8 +215,8 @@ def map_item(view: View) -> Item | None:
 
 def is_printable(view: View) -> bool:
     """Return True if the view has a figure for print."""
-    own = type(view).chart is not View.chart or hasattr(sys.modules[type(view).__module__], "spec")
-    return (is_mapped(view) or own or has_file(view, "figure.py")) and not view.export.unprinted
+    has_figure = type(view).chart is not View.chart or hasattr(sys.modules[type(view).__module__], "spec")
+    return (is_mapped(view) or has_figure or has_file(view, "figure.py")) and not view.export.unprinted
 
 
 def figure_spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
@@ -235,9 +235,9 @@ def figure_spec(view: View, subject: ViewContext, settings: Settings, style: Pri
 
 def layer_frames(view: View, settings: Settings, about: ModelShape) -> FrameSettings:
     """Return a video's frames (label, settings) over the layers; raise VitvizError if no setting has them."""
-    own = view.export.video.frames
-    grows = [one.name for one in view.controls if is_mapped(view) and one.name in GROWS]
-    result = own(settings, about) if own else setting_frames(grows[0], settings, about) if grows else ()
+    frames = view.export.video.frames
+    grows = [control.name for control in view.controls if is_mapped(view) and control.name in GROWS]
+    result = frames(settings, about) if frames else setting_frames(grows[0], settings, about) if grows else ()
     if not result:
         raise VitvizError(LocalizedText(NOTHING_GROWS, view=view.title))
     return result
@@ -249,7 +249,7 @@ def derived_spec(
     """Return the figure of a view without an own `spec`: map, chart or both, and the panels `detail`."""
     chart = view.chart(subject, settings)
     mapped = shared_map(view, subject, settings, style) if map_item(view) else None
-    panels = (*(one for one in (mapped, chart) if one is not None), *detail)
+    panels = (*(panel for panel in (mapped, chart) if panel is not None), *detail)
     width = WIDE if len(panels) > 1 else NARROW if mapped else NARROW + 14
     return FigureSpec((panels,), chart.notes if chart else (), width=width)
 
@@ -264,8 +264,8 @@ def shared_map(view: View, subject: ViewContext, settings: Settings, style: Prin
     low, high = finite_range(values)
     colours = settings.get("colormap", "viridis")
     if item.signed:
-        most = symmetric_limit(values)
-        low, high, colours = -most, most, "balance"
+        limit = symmetric_limit(values)
+        low, high, colours = -limit, limit, "balance"
     elif settings.get("scale") == "zero":
         low = min(0.0, low)
     scale = difference_scale(settings, values, Scale(colours, low, high, item.description))

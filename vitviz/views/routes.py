@@ -16,14 +16,14 @@ from vitviz.views.subject import Settings, ViewContext
 
 def parse_settings(view: View, texts: Mapping[str, str], about: ModelShape | None = None) -> dict[str, Any]:
     """Return the parsed value, or default, of every control; raise WrongSetting for invalid ones."""
-    known = {control.name: control for control in view.controls}
+    controls = {control.name: control for control in view.controls}
     for name in texts:
-        if name not in known:
-            expected = ", ".join(known) or "none"
+        if name not in controls:
+            expected = ", ".join(controls) or "none"
             raise WrongSetting(f"{view.title} has no setting {quoted(name)}; it has {expected}.")
     return {
         name: control.parse(texts.get(name, str(control.start(about))), about)
-        for name, control in known.items()
+        for name, control in controls.items()
     }
 
 
@@ -35,9 +35,7 @@ def image_set_setting(view: View, text: str = "") -> str:
 
 def settings_for_files(view: View, settings: Settings, grid: Grid) -> dict[str, Any]:
     """Return the settings for files: positions of tokens become prefix tokens' names or patch numbers."""
-    counted = {
-        one.name for one in view.controls if isinstance(one, IntSetting | IntListSetting) and one.tokens
-    }
+    counted = {c.name for c in view.controls if isinstance(c, IntSetting | IntListSetting) and c.tokens}
     return {name: token_names(value, grid) if name in counted else value for name, value in settings.items()}
 
 

@@ -24,7 +24,7 @@ MAP, CHART = "frontend/map.js", "frontend/plotly_chart.js"  # draw every view th
 
 def drawing_module(slug: str) -> str:
     """Return the path of the module that draws a view: its own, else the shared map, else the chart."""
-    view = next((one for one in VIEWS if one.slug == slug and is_mapped(one)), None)
+    view = next((view for view in VIEWS if view.slug == slug and is_mapped(view)), None)
     return f"views/{slug}/view.js" if view is None else MAP if map_item(view) else CHART
 
 
@@ -74,7 +74,7 @@ def figure_frame(subject: ViewContext, slug: str) -> dict[str, Any]:
 
 def view_declaration(view: View, subject: ViewContext) -> dict[str, Any]:
     """Return a view's settings, with the model's bounds, and items, for the page's script, as JSON."""
-    drawn = map_item(view)
+    declared_map = map_item(view)
     return {
         "controls": [
             control.to_json(subject.about) for control in view.scope.offered(view.controls, subject)
@@ -83,5 +83,5 @@ def view_declaration(view: View, subject: ViewContext) -> dict[str, Any]:
         "axes": {item.name: item.axes.split() for item in view.items},
         "says": {item.name: item.description for item in view.items},
         "title": view.title,
-        "signed": drawn is not None and drawn.signed,
+        "signed": declared_map is not None and declared_map.signed,
     }

@@ -87,7 +87,7 @@ def target_name(subject: ViewContext, text: str) -> str:
     target = parse_target(subject, text)
     if not isinstance(target, tuple):
         return class_name(subject.trace, target)
-    name, other = (class_name(subject.trace, one) for one in target)
+    name, other = (class_name(subject.trace, target_class) for target_class in target)
     return LocalizedText("{name} rather than {other}", name=name, other=other)
 
 
@@ -147,8 +147,8 @@ def shared_upstream(
     def make():
         ensure_recorded(subject)
         contributions = lazy.circuits.upstream_contributions
-        more = {"relative": relative, "via": via}
-        return contributions(subject.inspector, subject.trace, target, layer, head, **more)
+        options = {"relative": relative, "via": via}
+        return contributions(subject.inspector, subject.trace, target, layer, head, **options)
 
     return subject.once(f"writers {target} {relative} {via} {layer} {head}", make)
 

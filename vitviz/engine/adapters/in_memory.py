@@ -354,10 +354,10 @@ def _computing() -> Iterator[None]:
 
 
 def matching_vit(model: nn.Module, kind: str, overrides: Overrides, mapping: NameMap | None) -> FilledModel:
-    """Return timm's plain ViT whose output equals a user's module's; `kind` is its name in messages.
+    """Return timm's plain ViT whose output equals a user's module's; raise UnsupportedModel if there is none.
 
-    Raises UnsupportedModel if there is none, or if names and shapes do not identify the tensors; VitvizError
-    if mean and std or the number of heads are missing.
+    `kind` is the module's name in messages. Also raises UnsupportedModel if names and shapes do not identify
+    the tensors, and VitvizError if mean and std or the number of heads are missing.
     """
     require_normalised(overrides, kind)
     tensors, rounded = state_of(model), next(model.parameters()).dtype not in _ALIKE

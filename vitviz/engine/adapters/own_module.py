@@ -169,7 +169,7 @@ def classifier_type(
 
 
 def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
-    """Return a float32 copy in evaluation mode, or the module itself where it cannot be copied."""
+    """Return a float32 copy in evaluation mode and False; (model, True) if it cannot be copied."""
     # a forward set on a module belongs to that module, also in a copy
     if any(hasattr(part, "_hf_hook") or "forward" in vars(part) for part in model.modules()):
         return model, True
@@ -338,12 +338,12 @@ def _order(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
 
 
 def _order_by_centres(own: OwnModel, noise: Tensor, rows: int, cols: int) -> list[int]:
-    """Return the token indices in the order prefix, patches by rows, from the centres of the pixels read.
+    """Return the token indices (prefix, patches by rows) by the centres of the pixels read; [] for no grid.
 
     The squared change of a token adds up over the pixels that are changed by independent noise, so noise of
-    variance proportional to a coordinate gives the centre's coordinate. Empty if the centres are no grid:
-    after a common shift of at most one patch, each must lie within 0.75 patches of its place, and 0.4 from
-    its neighbours. At the border the centres move inwards.
+    variance proportional to a coordinate gives the centre's coordinate. In a grid, after a common shift of
+    at most one patch, each must lie within 0.75 patches of its place, and 0.4 from its neighbours. At the
+    border the centres move inwards.
     """
     generator, (height, width) = torch.Generator().manual_seed(2), noise.shape[-2:]
     y = ((torch.arange(height) + 0.5) * rows / height)[:, None]

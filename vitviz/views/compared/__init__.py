@@ -46,7 +46,7 @@ LOST = "{checkpoint} has no such curve: its layers are of an unsupported type, o
 def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tuple[Control, ...]:
     """Return the controls; "against" opens with the second checkpoint, else with the untrained model."""
     opening = "before" if subject.beside is None else "beside"
-    return tuple(replace(one, default=opening) if one.name == "against" else one for one in controls)
+    return tuple(replace(field, default=opening) if field.name == "against" else field for field in controls)
 
 
 def _skipped_items(subject: ViewContext) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class SimilarityView(View):
         It is that image set or measures are missing, or that the run has an ablation.
         """
         drawn_of, survey = {"similarity", "distance", "entropy"}, subject.survey
-        known = subject.sampled if survey is None else drawn_of <= {one.name for one in survey.measures}
+        known = subject.sampled if survey is None else drawn_of <= {entry.name for entry in survey.measures}
         if not known:
             return LocalizedText(
                 "This view needs an image set. In Python, pass a survey with the measures"
@@ -135,7 +135,7 @@ class SimilarityView(View):
         elif subject.checkpoint.endswith(f"@{min(film)}"):
             missing["before"] = text_to_json(LocalizedText(EARLIEST, checkpoint=subject.checkpoint))
         return {
-            "pictures": None if survey is None else sum(len(one.pictures) for one in survey.grams),
+            "pictures": None if survey is None else sum(len(gram.pictures) for gram in survey.grams),
             "beside": None if beside is None else beside.checkpoint,
             "missing": missing,
             "earliest": min(film, default=None),
@@ -154,7 +154,7 @@ class SimilarityView(View):
         if name == "looked":
             return np.asarray([_survey_next_step(subject, settings)])
         result = layer_curves(survey_to_show(subject))
-        return np.stack([result[one] for one in CURVES])
+        return np.stack([result[curve] for curve in CURVES])
 
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return the selected curve of this checkpoint and of the one that it is compared with.
@@ -164,38 +164,38 @@ class SimilarityView(View):
         If input sizes differ, distances are relative to those of uniform attention. If numbers of layers
         differ, the x axis is the relative depth.
         """
-        own, other = survey_to_show(subject), compared_survey(subject, settings)
-        itself = settings["against"] == "before" and other and other.checkpoint == own.checkpoint
-        shown = [own, other] if other and not itself else [own]
+        base, other = survey_to_show(subject), compared_survey(subject, settings)
+        itself = settings["against"] == "before" and other and other.checkpoint == base.checkpoint
+        surveys = [base, other] if other and not itself else [base]
         curve = name = settings["curve"]
         whose = LocalizedText("mean over a layer’s heads")
-        if curve == "distance" and len({one.grid.pixels for one in shown}) > 1:
+        if curve == "distance" and len({survey.grid.pixels for survey in surveys}) > 1:
             curve = name = "distance_of_even"
         if curve in ("attention", "mlp"):
             of_class = settings["tokens"] == "class"
             name = f"{curve}_{'class' if of_class else 'patches'}"
             whose = LocalizedText("of the class token" if of_class else "mean over the patches")
-        result = [layer_curves(one)[name] for one in shown]
+        result = [layer_curves(survey)[name] for survey in surveys]
         relative = len({len(values) for values in result}) > 1
         series, lost = [], []
-        for one, values, colour in zip(shown, result, (BLUE, ORANGE), strict=False):
-            known, blocks = np.isfinite(values), np.arange(1, len(values) + 1)
-            if not known.any():
-                lost.append(LocalizedText(LOST, checkpoint=one.checkpoint))
+        for survey, values, colour in zip(surveys, result, (BLUE, ORANGE), strict=False):
+            finite, blocks = np.isfinite(values), np.arange(1, len(values) + 1)
+            if not finite.any():
+                lost.append(LocalizedText(LOST, checkpoint=survey.checkpoint))
                 continue
-            x = (blocks / len(blocks) if relative else blocks)[known]
-            also = {"number": blocks[known], "checkpoint": [one.checkpoint] * len(x)}
+            x = (blocks / len(blocks) if relative else blocks)[finite]
+            also = {"number": blocks[finite], "checkpoint": [survey.checkpoint] * len(x)}
             details = (LocalizedText("layer {number} of {checkpoint}"),)
-            like = {"line": True, "dots": True, "told": details, "also": also}
-            series.append(Series(x, values[known], one.checkpoint, colour, **like))
+            arguments = {"line": True, "dots": True, "told": details, "also": also}
+            series.append(Series(x, values[finite], survey.checkpoint, colour, **arguments))
         options = next(dict(control.options) for control in self.controls if control.name == "curve")
-        most = max((float(one.y.max()) for one in series), default=0.0)
-        along = LocalizedText("relative depth (layer / number of layers)" if relative else "layer")
-        ends = (0.0, 1.03) if relative else (0.4, max(map(len, result)) + 0.6), (0.0, 1.08 * most or 1.0)
+        maximum = max((float(line.y.max()) for line in series), default=0.0)
+        x_label = LocalizedText("relative depth (layer / number of layers)" if relative else "layer")
+        ends = (0.0, 1.03) if relative else (0.4, max(map(len, result)) + 0.6), (0.0, 1.08 * maximum or 1.0)
         title = join_texts(LocalizedText(options[settings["curve"]]), whose)
-        like = {"whole": not relative, "aspect": 0.78, "notes": tuple(lost)}
-        like["unit"] = "px" if curve == "distance" else ""
-        return Chart(along, LocalizedText(UP[curve]), *ends, title, tuple(series), **like)
+        arguments = {"whole": not relative, "aspect": 0.78, "notes": tuple(lost)}
+        arguments["unit"] = "px" if curve == "distance" else ""
+        return Chart(x_label, LocalizedText(UP[curve]), *ends, title, tuple(series), **arguments)
 
     def matrix(self, subject: ViewContext, settings: Settings) -> Matrix:
         """Return the CKA of every two depths, or of each depth with itself at every training step."""
@@ -204,26 +204,26 @@ class SimilarityView(View):
         pair = settings["against"] in ("beside", "before")
         other = compared_survey(subject, settings).checkpoint if pair else subject.checkpoint
         steps = self.item(subject, "steps", settings) if film else range(values.shape[1])
-        along = LocalizedText("training step") if film else _depth_axis_title(other)
+        x_label = LocalizedText("training step") if film else _depth_axis_title(other)
         down, cols = _depth_axis_title(subject.checkpoint), tuple(map(str, steps))
         axis, sure = "{name}: {value}", np.isfinite(error) & (subject.survey is not None)
         none = join_texts(LocalizedText("no CKA"), LocalizedText("all images are identical at this depth"))
 
-        def cell_text(one: float, off: float, known: bool) -> LocalizedText:
-            value = f"{one:.3f}" + (f" ± {off:.3f}" if known else "")
-            return LocalizedText("CKA similarity {value}", value=value) if np.isfinite(one) else none
+        def cell_text(mean: float, error: float, measured: bool) -> LocalizedText:
+            value = f"{mean:.3f}" + (f" ± {error:.3f}" if measured else "")
+            return LocalizedText("CKA similarity {value}", value=value) if np.isfinite(mean) else none
 
         details = (
             LocalizedText("{said}", said=np.vectorize(cell_text, otypes=[object])(values, error, sure)),
             LocalizedText(axis, name=down, value=[[row] for row in range(len(values))]),
-            LocalizedText(axis, name=along, value=[cols]),
+            LocalizedText(axis, name=x_label, value=[cols]),
         )
         title = LocalizedText("CKA between depths")
         if film:
             title = LocalizedText("Each depth compared with itself during training")
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("CKA similarity"))
         rows = tuple(map(str, range(len(values))))
-        return Matrix(values, scale, along, down, title, rows=rows, cols=cols, told=details)
+        return Matrix(values, scale, x_label, down, title, rows=rows, cols=cols, told=details)
 
     def _notes(self, subject: ViewContext, settings: Settings) -> tuple[LocalizedText, ...]:
         """Return the notes on the number of images, the standard error and empty squares."""
@@ -239,7 +239,7 @@ class SimilarityView(View):
         """Return the matrix and the available curves, also of the checkpoint that it is compared with."""
         survey = survey_to_show(subject)
         result = {name: self.item(subject, name, settings) for name in ("cka", "error")}
-        result["pictures"] = np.asarray(sum(len(one.pictures) for one in survey.grams))
+        result["pictures"] = np.asarray(sum(len(gram.pictures) for gram in survey.grams))
         result |= _available_curves(layer_curves(survey), "")
         if settings["against"] == "film":
             result["steps"] = self.item(subject, "steps", settings)
@@ -253,18 +253,18 @@ class SimilarityView(View):
 
         Raise WrongSetting if there is no checkpoint or history to compare with.
         """
-        tokens, against, own = settings["tokens"], settings["against"], survey_to_show(subject)
+        tokens, against, base = settings["tokens"], settings["against"], survey_to_show(subject)
         if against != "film":
-            other = own if against == "own" else compared_survey(subject, settings)
+            other = base if against == "own" else compared_survey(subject, settings)
             if other is None:
                 none = LocalizedText(NO_HISTORY, checkpoint=subject.checkpoint)
                 raise WrongSetting(LocalizedText(NO_SECOND) if against == "beside" else none)
-            return compare(_grams(own, tokens), _grams(other, tokens), tokens).numpy()
+            return compare(_grams(base, tokens), _grams(other, tokens), tokens).numpy()
         steps = subject.film()
         if not steps:
             raise WrongSetting(LocalizedText(NO_FILM))
-        result = [compare(_grams(own, tokens), _grams(one, tokens), tokens).diag() for one in steps.values()]
-        return np.stack([one.numpy() for one in result], axis=1)
+        result = [compare(_grams(base, tokens), _grams(s, tokens), tokens).diag() for s in steps.values()]
+        return np.stack([diagonal.numpy() for diagonal in result], axis=1)
 
 
 def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
@@ -302,14 +302,14 @@ def layer_curves(survey: Any) -> dict[str, np.ndarray]:
 
     Units: px for "distance", nats for "entropy", ratios for the others.
     """
-    distance, known = survey.mean("distance").mean(axis=1), survey.quantities
+    distance, names = survey.mean("distance").mean(axis=1), survey.quantities
     result = {
         "distance": distance,
         "distance_of_even": distance / analyses.uniform_distance(survey.grid),
         "entropy": survey.mean("entropy").mean(axis=1),
     }
     none = np.full_like(distance, np.nan)
-    return result | {one: survey.mean(f"skip.{one}") if f"skip.{one}" in known else none for one in SKIPS}
+    return result | {key: survey.mean(f"skip.{key}") if f"skip.{key}" in names else none for key in SKIPS}
 
 
 def _survey_next_step(subject: ViewContext, settings: Settings) -> int:

@@ -79,25 +79,25 @@ class AttentionDistanceView(View):
     def chart(self, subject: ViewContext, settings: Settings) -> Chart:
         """Return a dot per head over the layers, or a line per layer over its heads sorted by distance."""
         distance, mass = (
-            np.asarray(item_values(self, subject, one, settings), float)
-            for one in ("distance", "prefix_mass")
+            np.asarray(item_values(self, subject, name, settings), float)
+            for name in ("distance", "prefix_mass")
         )
         error = _error(subject, settings)
         uniform = float(self.item(subject, "uniform", settings)[0])
         name = LocalizedText("uniform attention: {distance} px", distance=f"{uniform:.1f}")
         level = ReferenceLine(uniform, name)
-        more = {}
+        options = {}
         if subject.grid.prefix and settings["difference"] == "off":
-            more["told"] = (LocalizedText("{share} of its attention is on prefix tokens"),)
-            more["also"] = {"share": [f"{one:.3f}" for one in mass.flat]}
+            options["told"] = (LocalizedText("{share} of its attention is on prefix tokens"),)
+            options["also"] = {"share": [f"{share:.3f}" for share in mass.flat]}
         up = LocalizedText("Mean attention distance (px)")
         if settings["difference"] == "on":
             up = LocalizedText("{what}: after − before", what=up)
-            return _chart(distance, settings, up, _title(subject), unit="px", **more)
+            return _chart(distance, settings, up, _title(subject), unit="px", **options)
         reach = distance if error is None else distance + np.nan_to_num(error)
         high = 1.08 * max(float(np.nanmax(reach)), uniform) or 1.0
-        more |= {"levels": (level,), "unit": "px", "error": error}
-        chart = _chart(distance, settings, up, _title(subject), high=high, **more)
+        options |= {"levels": (level,), "unit": "px", "error": error}
+        chart = _chart(distance, settings, up, _title(subject), high=high, **options)
         return chart if error is None else replace(chart, notes=(LocalizedText(REACH),))
 
 
@@ -128,9 +128,9 @@ def _title(subject: ViewContext) -> LocalizedText:
     return LocalizedText("{checkpoint}, one image", **details) if count == 1 else text
 
 
-def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: Any) -> Chart:
+def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **options: Any) -> Chart:
     """Return the chart of values by layer and head, in the form of the setting "form"."""
-    chart = by_layer(values, up, title, **more)
+    chart = by_layer(values, up, title, **options)
     if settings["form"] == "depth":
         return chart
     (layers, heads), dots, lines = values.shape, chart.series[0], []
@@ -138,14 +138,14 @@ def _chart(values: np.ndarray, settings: Settings, up: str, title: str, **more: 
         order = np.argsort(row, kind="stable")
         at = layer * heads + order
         name = LocalizedText("layer {layer}", layer=layer + 1)
-        of = {"layer": [layer + 1] * heads, "head": order + 1}
+        indices = {"layer": [layer + 1] * heads, "head": order + 1}
         also = {name: [column[i] for i in at] for name, column in dots.also.items()}
-        like = {"line": True, "dots": True, "of": of, "told": dots.told, "also": also}
-        like["band"] = dots.band and tuple(end[at] for end in dots.band)
-        like["said"] = [dots.said[i] for i in at] if dots.said else ()
-        lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp_colour(layer, layers), **like))
-    along = LocalizedText("Heads of a layer, sorted by distance")
-    return replace(chart, x_label=along, x=(0.4, heads + 0.6), series=tuple(lines))
+        args = {"line": True, "dots": True, "of": indices, "told": dots.told, "also": also}
+        args["band"] = dots.band and tuple(end[at] for end in dots.band)
+        args["said"] = [dots.said[i] for i in at] if dots.said else ()
+        lines.append(Series(np.arange(1, heads + 1), row[order], name, ramp_colour(layer, layers), **args))
+    x_label = LocalizedText("Heads of a layer, sorted by distance")
+    return replace(chart, x_label=x_label, x=(0.4, heads + 0.6), series=tuple(lines))
 
 
 def _rows(
@@ -158,6 +158,6 @@ def _rows(
     same = {"checkpoint": name, "pictures": numbers.get("pictures", 1), "rows": rows}
     ends, mass = {"uniform_px": numbers["uniform"], "dtype": source.dtype}, numbers["prefix_mass"]
     return [
-        {**same, "layer": at[0] + 1, "head": at[1] + 1, "distance_px": one, "prefix_mass": mass[at], **ends}
-        for at, one in np.ndenumerate(numbers["distance"])
+        {**same, "layer": at[0] + 1, "head": at[1] + 1, "distance_px": value, "prefix_mass": mass[at], **ends}
+        for at, value in np.ndenumerate(numbers["distance"])
     ]

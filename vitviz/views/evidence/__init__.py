@@ -47,9 +47,9 @@ _COMPUTE = {  # item -> function of subject and settings
     "writer_map": compute.writer_map,
     "truth": truth.item,
     "trail": compute.trail_json,
-    "writer_heads": lambda *asked: compute.upstream_sources(*asked).heads.numpy(),
+    "writer_heads": lambda *args: compute.upstream_sources(*args).heads.numpy(),
     "likeliest": sentences.likeliest_by_patch,
-    "legend": lambda *asked: json_bytes(to_json(sentences.legend_entries(*asked))),
+    "legend": lambda *args: json_bytes(to_json(sentences.legend_entries(*args))),
 }
 CHARTS = {  # beside the map, except for direct attribution
     "forming": charts.lens_chart,
@@ -80,16 +80,16 @@ EXTRA_TEXTS = (*compute.ONE_ONLY.values(), *(text for _, text in (*truth.INTO, *
 
 def _offered_controls(controls: tuple[Control, ...], subject: ViewContext) -> tuple[Control, ...]:
     """Return the controls without panels, fields and options that do not suit the classifier."""
-    trace, given, offered = subject.trace, sentences.has_several_classes(subject), []
+    trace, has_classes, offered = subject.trace, sentences.has_several_classes(subject), []
     values = trace is not None and trace.head_type == "value"  # no predicted class
-    fits = {"sentences": given, "smallest": not values}
-    for one in controls:
-        if one.name == "show":
-            one = replace(one, options=tuple(each for each in SHOWN if fits.get(each[0], True)))
-        if one.name == "relative" and not compute.compares_with_mean(trace):
-            one = replace(one, label="", options=one.options[:1])  # no field
-        if given or one.only is not _LIKELIEST:
-            offered.append(one)
+    fits = {"sentences": has_classes, "smallest": not values}
+    for control in controls:
+        if control.name == "show":
+            control = replace(control, options=tuple(option for option in SHOWN if fits.get(option[0], True)))
+        if control.name == "relative" and not compute.compares_with_mean(trace):
+            control = replace(control, label="", options=control.options[:1])  # no field
+        if has_classes or control.only is not _LIKELIEST:
+            offered.append(control)
     return tuple(offered)
 
 
@@ -117,8 +117,8 @@ def _layer_frames(settings: Settings, about: ModelShape) -> FrameSettings:
     """
     if settings["method"] != "ledger" or settings["show"] == "sentences":
         raise VitvizError(LocalizedText(ONE_MAP))
-    whole = {**settings, "chosen": "", "patches": ()}
-    return growing_frames(1, about.layers, lambda last: {**whole, "until": last})
+    unselected = {**settings, "chosen": "", "patches": ()}
+    return growing_frames(1, about.layers, lambda last: {**unselected, "until": last})
 
 
 class AttributionView(View):

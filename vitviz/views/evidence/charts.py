@@ -43,8 +43,8 @@ def waterfall_chart(view, subject, settings) -> Chart:
     """Return the waterfall: start, attention and MLP of each layer, remaining biases, and the logit."""
     heads = np.asarray(view.item(subject, "heads", {**settings, "patches": ()}), float).sum(axis=1)
     mlps, biases = (np.asarray(view.item(subject, name, settings), float) for name in ("mlps", "biases"))
-    lines = np.asarray(view.item(subject, "lines", settings), float)
-    (start, pooling, norm, head, _, total), scaled = lines[:6], lines[6:].sum()
+    contributions = np.asarray(view.item(subject, "lines", settings), float)
+    (start, pooling, norm, head, _, total), scaled = contributions[:6], contributions[6:].sum()
     steps = [start, *np.stack([heads + biases, mlps], axis=1).ravel(), norm + head + pooling]
     constants = [LocalizedText("biases"), *([LocalizedText("norm")] if scaled else [])]
     steps += [scaled] if scaled else []
@@ -52,73 +52,73 @@ def waterfall_chart(view, subject, settings) -> Chart:
     before = after - steps
     colours = [ORANGE if step >= 0 else BLUE for step in steps]
     last = len(steps) - len(constants)
-    colours = [PALE[one] if i and i % 2 == 0 and i < last else one for i, one in enumerate(colours)]
+    colours = [PALE[colour] if i and i % 2 == 0 and i < last else colour for i, colour in enumerate(colours)]
     place = np.arange(len(steps) + 1.0)
     parts = []
     for layer in range(1, len(heads) + 1):
         parts += [LocalizedText("Layer {layer}, attention", layer=layer), writer_name("mlp", layer)]
-    said = {"said": tuple(map(signed, (*steps, total))), "told": (LocalizedText("{part}"),)}
-    said["also"] = {"part": [LocalizedText("start"), *parts, *constants, total_is]}
-    bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, GREY), **said)
+    texts = {"said": tuple(map(signed, (*steps, total))), "told": (LocalizedText("{part}"),)}
+    texts["also"] = {"part": [LocalizedText("start"), *parts, *constants, total_is]}
+    bars = Bars(place, np.append(before, 0.0), np.append(after, total), (*colours, GREY), **texts)
     low, high = min(0.0, before.min(), after.min()), max(0.0, before.max(), after.max())
-    every = max(1, len(heads) // 12)
-    ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), every))
+    stride = max(1, len(heads) // 12)
+    ticks = tuple((2.0 * i + 1.5, str(i + 1)) for i in range(0, len(heads), stride))
     spare = 0.04 * (high - low) or 1.0
-    along = LocalizedText("start, layers, biases, {sum}", sum=total_is)
-    along = LocalizedText("start, layers, biases, norm, {sum}", sum=total_is) if scaled else along
+    x_label = LocalizedText("start, layers, biases, {sum}", sum=total_is)
+    x_label = LocalizedText("start, layers, biases, norm, {sum}", sum=total_is) if scaled else x_label
     title = LocalizedText("Direct attribution, from the start to the {sum}", sum=total_is)
     ends = (-0.7, place[-1] + 0.7), (low - spare if low < 0 else 0.0, high + spare)
-    like = {"bars": bars, "ticks": ticks, "named": LEGEND, "aspect": 0.78}
-    like["question"] = f"{settings['target']}/{settings['relative']}/{settings['difference']}"
-    return Chart(along, LocalizedText("Contribution to the {sum}", sum=total_is), *ends, title, **like)
+    options = {"bars": bars, "ticks": ticks, "named": LEGEND, "aspect": 0.78}
+    options["question"] = f"{settings['target']}/{settings['relative']}/{settings['difference']}"
+    return Chart(x_label, LocalizedText("Contribution to the {sum}", sum=total_is), *ends, title, **options)
 
 
 def upstream_chart(view, subject, settings) -> Chart:
     """Return bars of all sources of the selected head: patch, position, heads and MLP by layer, biases."""
     result, followed = compute.upstream_sources(subject, settings), compute.trail(subject, settings)
     layered = (result.heads, result.mlps, result.biases)
-    heads, mlps, biases = (one.double().nan_to_num().numpy() for one in layered)
-    layer, head = (one + 1 for one in followed[-1])
+    heads, mlps, biases = (tensor.double().nan_to_num().numpy() for tensor in layered)
+    layer, head = (index + 1 for index in followed[-1])
     bars = [(("embedding",), result.embedding)]
     bars += [] if result.positions is None else [(("positions",), result.positions)]
     ends = len(bars)
-    for one in range(1, layer):
-        bars += [(("heads", one), heads[one - 1].sum()), (("mlp", one), mlps[one - 1])]
+    for number in range(1, layer):
+        bars += [(("heads", number), heads[number - 1].sum()), (("mlp", number), mlps[number - 1])]
     bars.append((("biases",), result.constant + biases.sum()))
     names, values = zip(*bars, strict=True)
-    lit = [".".join(map(str, one)) for one in names]
-    writer = ["" if one[0] in ("heads", "biases") else key for one, key in zip(names, lit, strict=True)]
+    lit = [".".join(map(str, name)) for name in names]
+    writer = ["" if name[0] in ("heads", "biases") else key for name, key in zip(names, lit, strict=True)]
     values, place = np.asarray(values, float), np.arange(len(bars), dtype=float)
     colours = [ORANGE if value >= 0 else BLUE for value in values]
     hints = [LocalizedText("Click to see its patches") if name else "" for name in writer]
     low, high = min(0.0, values.min()), max(0.0, values.max()) or 1e-6
-    every = max(1, layer // 12)
+    stride = max(1, layer // 12)
     parts = {"embedding": result.embedding, "positions": result.positions or 0.0, "heads": heads.sum()}
     parts |= {"mlps": mlps.sum(), "biases": values[-1]}
-    said = {name: signed(float(value)) for name, value in parts.items()}
-    shades = tuple(PALE[c] if one[0] == "mlp" else c for one, c in zip(names, colours, strict=True))
-    also = {"name": [writer_name(*one) for one in names], "hint": hints}
+    texts = {name: signed(float(value)) for name, value in parts.items()}
+    shades = tuple(PALE[c] if name[0] == "mlp" else c for name, c in zip(names, colours, strict=True))
+    also = {"name": [writer_name(*name) for name in names], "hint": hints}
     details = {"of": {"writer": writer, "lit": lit}, "said": tuple(map(signed, values)), "also": also}
     details["told"] = (LocalizedText("{name}"), LocalizedText("{hint}"))
-    along = LocalizedText("patch, position, layers (full colour: heads; pale: MLPs), biases")
+    x_label = LocalizedText("patch, position, layers (full colour: heads; pale: MLPs), biases")
     up = LocalizedText("Contribution to the {sum}", sum=sum_name(subject, settings))
     title = LocalizedText("{head}: upstream sources", head=writer_name("head", layer, head))
-    ticks = tuple((ends + 2.0 * one + 0.5, str(one + 1)) for one in range(0, layer - 1, every))
-    like = {
+    ticks = tuple((ends + 2.0 * number + 0.5, str(number + 1)) for number in range(0, layer - 1, stride))
+    options = {
         "bars": Bars(place, np.zeros(len(bars)), values, shades, **details),
         "ticks": ticks,
         "named": LEGEND,
     }
-    like["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
-    like["notes"] = (LocalizedText(HELD, sum=fixed(result.total), share=fixed(result.share), **said),)
-    return Chart(along, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **like)
+    options["question"] = f"{settings['target']}/{settings['relative']}/{followed}"
+    options["notes"] = (LocalizedText(HELD, sum=fixed(result.total), share=fixed(result.share), **texts),)
+    return Chart(x_label, up, (-0.7, len(bars) - 0.3), (low, high), title, aspect=0.78, **options)
 
 
 def lens_chart(view, subject, settings) -> Chart:
     """Return the logit lens: the most likely classes if the model stopped at each depth."""
     forming = np.asarray(view.item(subject, "forming", settings), float)
     depth = np.arange(len(forming))
-    names = [class_name(subject.trace, one) for one in compute.likeliest(subject)]
+    names = [class_name(subject.trace, index) for index in compute.likeliest(subject)]
     details = {"of": {"depth": depth}, "told": (LocalizedText("{name}"),)}
     series = tuple(
         Series(
@@ -126,14 +126,14 @@ def lens_chart(view, subject, settings) -> Chart:
         )
         for i, name in enumerate(names)
     )
-    along, across = LocalizedText("layers applied"), (0, len(forming) - 1)
+    x_label, x_range = LocalizedText("layers applied"), (0, len(forming) - 1)
     if subject.trace.head_type == "value":
         title = LocalizedText("Logit lens: value if the model stopped there")
-        up = LocalizedText("Value"), across, range_with_margin(forming, 0.06)
-        return Chart(along, *up, title, series, aspect=0.78)
+        up = LocalizedText("Value"), x_range, range_with_margin(forming, 0.06)
+        return Chart(x_label, *up, title, series, aspect=0.78)
     title = LocalizedText("Logit lens: probability if the model stopped there")
-    up = LocalizedText("Probability"), across, (0.0, 1.0)
-    return Chart(along, *up, title, series, percent=True, aspect=0.78)
+    up = LocalizedText("Probability"), x_range, (0.0, 1.0)
+    return Chart(x_label, *up, title, series, percent=True, aspect=0.78)
 
 
 def effects_chart(view, subject, settings) -> Chart:
@@ -145,21 +145,21 @@ def effects_chart(view, subject, settings) -> Chart:
     x, y = shares[tuple(places.T)], effects[tuple(places.T)]
     line, ends = diagonal_and_range(x, y)
     far = np.argsort(-np.abs(y - x), kind="stable")[:MARKED]
-    apart = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
+    connectors = (Series(x[[i, i]], np.array([x[i], y[i]]), "", ORANGE, line=True) for i in far)
     layer, *head = places.T + 1
-    also = {"layer": layer, "share": [signed(one) for one in x]}
-    own = () if heads else (LocalizedText("Layer {layer}, MLP"),)
-    details = (*own, LocalizedText("direct contribution {share}"))
-    said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in y]
-    of = {"layer": layer, "head": head[0]} if heads else {}
-    named = LocalizedText("one head" if heads else "one MLP")
-    parts = Series(x, y, named, BLUE, dots=True, of=of, said=said, told=details, also=also)
-    along, up = LocalizedText("direct contribution, in logits"), LocalizedText("drop when ablated, in logits")
+    also = {"layer": layer, "share": [signed(value) for value in x]}
+    source = () if heads else (LocalizedText("Layer {layer}, MLP"),)
+    details = (*source, LocalizedText("direct contribution {share}"))
+    texts = [LocalizedText("drop when ablated {effect}", effect=signed(effect)) for effect in y]
+    indices = {"layer": layer, "head": head[0]} if heads else {}
+    name = LocalizedText("one head" if heads else "one MLP")
+    parts = Series(x, y, name, BLUE, dots=True, of=indices, said=texts, told=details, also=also)
+    labels = LocalizedText("direct contribution, in logits"), LocalizedText("drop when ablated, in logits")
     title = LocalizedText("Direct contribution and drop when ablated")
-    like = {"whole": False, "aspect": 0.78, "square": True}
-    like["question"] = f"{settings['target']}/{settings['relative']}/{settings['part']}"
+    options = {"whole": False, "aspect": 0.78, "square": True}
+    options["question"] = f"{settings['target']}/{settings['relative']}/{settings['part']}"
     notes = (_notes(subject, settings, shares, effects),)
-    return Chart(along, up, ends, ends, title, (line, *apart, parts), notes=notes, **like)
+    return Chart(*labels, ends, ends, title, (line, *connectors, parts), notes=notes, **options)
 
 
 def diagonal_and_range(*values: np.ndarray) -> tuple[Series, tuple[float, float]]:
@@ -173,13 +173,13 @@ def _notes(subject, settings, shares: np.ndarray, effects: np.ndarray) -> Locali
     alike = []
     if settings["layer"] == 1:
         result = compute.agreement(subject, settings)[0 if settings["part"] == "heads" else 1]
-        known = LocalizedText("Correlation of contribution and drop: {value}", value=fixed(result, 2))
-        alike.append(LocalizedText(NO_CORRELATION) if math.isnan(result) else known)
-    apart = np.abs(effects - shares)
-    if not np.isfinite(apart).any():
+        correlation = LocalizedText("Correlation of contribution and drop: {value}", value=fixed(result, 2))
+        alike.append(LocalizedText(NO_CORRELATION) if math.isnan(result) else correlation)
+    gaps = np.abs(effects - shares)
+    if not np.isfinite(gaps).any():
         return join_texts(*alike)
-    at = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
-    name = writer_name("head" if len(at) > 1 else "mlp", *(int(one) + 1 for one in at))
+    at = np.unravel_index(int(np.nanargmax(gaps)), gaps.shape)
+    name = writer_name("head" if len(at) > 1 else "mlp", *(int(index) + 1 for index in at))
     worst = LocalizedText(
         "{name} is furthest from the line: contribution {share}, drop {effect}. Later layers depend on"
         " its output and respond when it is ablated; the mean over other images that replaces it also"

@@ -56,10 +56,10 @@ def target_column(subject: ViewContext, settings: Settings, table):
     For a pair, the second column is subtracted. If the setting "relative" is on, the mean class is
     subtracted.
     """
-    asked = target(subject, settings)
-    if isinstance(asked, tuple):
-        return table[:, asked[0]] - table[:, asked[1]]
-    return table[:, asked] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
+    classes = target(subject, settings)
+    if isinstance(classes, tuple):
+        return table[:, classes[0]] - table[:, classes[1]]
+    return table[:, classes] - (table.mean(dim=-1) if settings["relative"] == "yes" else 0)
 
 
 def prediction_change(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -72,33 +72,33 @@ def prediction_change(subject: ViewContext, settings: Settings) -> np.ndarray:
         return shared.json_bytes(None)
     trace, was = subject.trace, original_context(subject).trace
     top = settings["target"] == "top"
-    asked = target(original_context(subject) if top else subject, settings)
-    name = shared.target_name(subject, str(asked) if top else settings["target"])
-    pair = isinstance(asked, tuple)
-    logits = [(one.logits[asked[0]] - one.logits[asked[1]] if pair else one.logits[asked]).item()
-              for one in (was, trace)]  # fmt: skip
+    classes = target(original_context(subject) if top else subject, settings)
+    name = shared.target_name(subject, str(classes) if top else settings["target"])
+    pair = isinstance(classes, tuple)
+    logits = [(run.logits[classes[0]] - run.logits[classes[1]] if pair else run.logits[classes]).item()
+              for run in (was, trace)]  # fmt: skip
     moved = trace.prediction != was.prediction
     return shared.json_bytes({
         "name": text_to_json(name), "logits": logits,
-        "scores": None if pair else [one.scores()[asked].item() for one in (was, trace)],
+        "scores": None if pair else [run.scores()[classes].item() for run in (was, trace)],
         "now": text_to_json(shared.class_name(trace, trace.prediction)) if moved else None,
     })  # fmt: skip
 
 
 def account(subject: ViewContext, settings: Settings):
     """Return the attribution of the target's logit; with "difference" on, minus the original image's."""
-    asked, relative = target(subject, settings), settings["relative"] == "yes"
+    classes, relative = target(subject, settings), settings["relative"] == "yes"
 
-    def account_for(one: ViewContext):
-        name = f"account {asked} {relative}"
-        return one.once(
-            name, lambda: analyses.attribution_of(shared.shared_logit_terms(one), asked, relative)
+    def account_for(context: ViewContext):
+        name = f"account {classes} {relative}"
+        return context.once(
+            name, lambda: analyses.attribution_of(shared.shared_logit_terms(context), classes, relative)
         )
 
-    own = account_for(subject)
+    account = account_for(subject)
     if settings.get("difference") == "on":
-        return own.minus(account_for(original_context(subject)))
-    return own
+        return account.minus(account_for(original_context(subject)))
+    return account
 
 
 def contribution_map(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -161,8 +161,8 @@ def _by_patch(subject: ViewContext, depth: int):
 
 def target_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the probability, or value, of the target class for every patch alone at a depth: (row, col)."""
-    asked = target(subject, settings)
-    return _by_patch(subject, settings["depth"])[asked[0] if isinstance(asked, tuple) else asked].numpy()
+    index = target(subject, settings)
+    return _by_patch(subject, settings["depth"])[index[0] if isinstance(index, tuple) else index].numpy()
 
 
 def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -187,8 +187,8 @@ def layer_effects(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 def all_effects(subject: ViewContext, settings: Settings):
     """Return the effects of all layers as `vitviz.analyses.AblationEffects`."""
-    each = (shared.ablation_drops(subject, layer).double() for layer in range(subject.about.layers))
-    result = lazy.torch.stack([target_column(subject, settings, one) for one in each])
+    drops = (shared.ablation_drops(subject, layer).double() for layer in range(subject.about.layers))
+    result = lazy.torch.stack([target_column(subject, settings, drop) for drop in drops])
     logit, reference = account(subject, settings).logit, subject.inspector.reference().sentence
     return analyses.AblationEffects(logit, result[:, :-1], result[:, -1], "mean", reference)
 
@@ -207,9 +207,9 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
     if not text:
         heads = account(subject, settings).heads
         return [divmod(int(heads.abs().argmax()), heads.shape[1])]
-    result = [tuple(int(part) - 1 for part in one.split(".")) for one in text.split("-")]
+    result = [tuple(int(part) - 1 for part in step.split(".")) for step in text.split("-")]
     about = subject.about
-    backwards = all(one > two for (one, _), (two, _) in zip(result, result[1:], strict=False))
+    backwards = all(layer > below for (layer, _), (below, _) in zip(result, result[1:], strict=False))
     if not backwards or any(not (0 <= a < about.layers and 0 <= b < about.heads) for a, b in result):
         raise WrongSetting(
             f"trail={text} is not valid; expected heads of layer 1 to {about.layers}, head 1 to"
@@ -221,8 +221,8 @@ def trail(subject: ViewContext, settings: Settings) -> list[tuple[int, int]]:
 def upstream_sources(subject: ViewContext, settings: Settings, steps: int | None = None):
     """Return the sources of the trail's last head with contributions; `steps` cuts the trail first."""
     *via, (layer, head) = trail(subject, settings)[:steps]
-    asked, relative = target(subject, settings), settings["relative"] == "yes"
-    return shared.shared_upstream(subject, asked, layer, head, via, relative)
+    classes, relative = target(subject, settings), settings["relative"] == "yes"
+    return shared.shared_upstream(subject, classes, layer, head, via, relative)
 
 
 def trail_json(subject: ViewContext, settings: Settings) -> np.ndarray:
@@ -252,12 +252,12 @@ def writer_map(subject: ViewContext, settings: Settings) -> np.ndarray:
     place = tuple(int(number) - 1 for number in numbers)
     about = subject.about
     if not chosen:
-        ends = [one for one in (result.embedding, result.positions, result.constant) if one is not None]
+        ends = [term for term in (result.embedding, result.positions, result.constant) if term is not None]
         layered = result.heads.nansum(dim=(0, 1)) + (result.biases + result.mlps).nansum(dim=0)
         tokens = sum(ends) + layered
     else:
-        there = all(0 <= one < most for one, most in zip(place, (about.layers, about.heads), strict=False))
-        tokens = result.of(lazy.upstream.Writer(kind, *place)) if there else None
+        valid = all(0 <= i < size for i, size in zip(place, (about.layers, about.heads), strict=False))
+        tokens = result.of(lazy.upstream.Writer(kind, *place)) if valid else None
         if tokens is None:
             raise WrongSetting(f"writer={chosen} is not valid; this model has no such writer.")
     return to_patch_map(subject, tokens)

@@ -21,13 +21,13 @@ def spec(view, subject, settings, style) -> FigureSpec:
         return sentences.spec(subject, settings, style)
     deeper = settings["show"] == "writers"
     values = np.asarray(view.item(subject, "writer_map" if deeper else "map", settings), float)
-    most, direct = symmetric_limit(values), settings["method"] == "ledger"
+    limit, direct = symmetric_limit(values), settings["method"] == "ledger"
     label = LocalizedText("Relevance of each patch, in the method’s own units")
     label = _share(subject, settings) if direct else label
     marks = tuple(PatchFrame(patch, "#111111") for patch in settings["patches"])
-    what = _upstream_caption(subject, settings) if deeper else _map_caption(settings)
-    title = join_texts(target_name(subject, settings["target"]), what)
-    main = map_over_image(subject, style, values, Scale("balance", -most, most, label), title, marks)
+    caption = _upstream_caption(subject, settings) if deeper else _map_caption(settings)
+    title = join_texts(target_name(subject, settings["target"]), caption)
+    main = map_over_image(subject, style, values, Scale("balance", -limit, limit, label), title, marks)
     if deeper:
         return _writers(view, subject, settings, main, style)
     notes = tuple(_notes(view, subject, settings))
@@ -40,7 +40,7 @@ def spec(view, subject, settings, style) -> FigureSpec:
 
 def _upstream_caption(subject, settings) -> str:
     """Return the caption with the head that reads and the source whose contribution is mapped."""
-    reader = writer_name("head", *(one + 1 for one in compute.trail(subject, settings)[-1]))
+    reader = writer_name("head", *(index + 1 for index in compute.trail(subject, settings)[-1]))
     kind, *place = settings["writer"].split(".")
     writer = writer_name(kind, *place) if kind else LocalizedText("all sources")
     return LocalizedText("{head}: {writer}, by patch", head=reader, writer=writer)
@@ -52,13 +52,13 @@ def _writers(view, subject, settings, main, style) -> FigureSpec:
     chart = view.chart(subject, settings)
     if not style.detail or not np.isfinite(heads).any():
         return FigureSpec(((main,),), chart.notes, width=NARROW)
-    most = symmetric_limit(heads)
-    title = LocalizedText("Earlier heads, colour scale {most}", most=f"±{most:.2f}")
+    limit = symmetric_limit(heads)
+    title = LocalizedText("Earlier heads, colour scale {most}", most=f"±{limit:.2f}")
     label = _share(subject, settings)
-    wall = _cells(heads, {**settings, "chosen": ""}, most, title, label)
-    held = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
-    notes = (*chart.notes, *(note for one in held for note in one.notes))
-    return FigureSpec(((main, chart), (*held, wall)), notes, width=WIDE)
+    wall = _cells(heads, {**settings, "chosen": ""}, limit, title, label)
+    charts = (truth.chart(subject, settings),) if settings["beside"] == "truth" else ()
+    notes = (*chart.notes, *(note for panel in charts for note in panel.notes))
+    return FigureSpec(((main, chart), (*charts, wall)), notes, width=WIDE)
 
 
 def _map_caption(settings) -> str:
@@ -75,27 +75,27 @@ def _map_caption(settings) -> str:
 
 def _notes(view, subject, settings) -> list[str]:
     """Return the sum with its terms; for a map of another method, the part that remains unexplained."""
-    lines = np.asarray(view.item(subject, "lines", settings), float)
-    (start, pooling, norm, head, logit, total), scaled = lines[:6], lines[6:].sum()
+    contributions = np.asarray(view.item(subject, "lines", settings), float)
+    (start, pooling, norm, head, logit, total), scaled = contributions[:6], contributions[6:].sum()
     if settings["method"] != "ledger":
-        explained, rest = np.asarray(view.item(subject, "explained", settings), float)
+        explained, unexplained = np.asarray(view.item(subject, "explained", settings), float)
         if np.isnan(explained):
             return [LocalizedText("This map only ranks the patches; its values do not sum to the logit.")]
-        rest = LocalizedText(REST, rest=fixed(rest))
-        return [_sum_note(subject, settings, explained, logit), rest]
+        unexplained = LocalizedText(REST, rest=fixed(unexplained))
+        return [_sum_note(subject, settings, explained, logit), unexplained]
     patches, *prefix = np.asarray(view.item(subject, "sources", settings), float)
     mlps, biases = (float(np.sum(view.item(subject, name, settings))) for name in ("mlps", "biases"))
-    lines = [(LocalizedText("patches"), patches)]
+    contributions = [(LocalizedText("patches"), patches)]
     for name, value in zip(subject.grid.prefix_names, prefix, strict=True):
-        lines.append((LocalizedText("the {name} token", name=prefix_name(name)), value))
-    lines += [(LocalizedText("start"), start), (LocalizedText("MLPs"), mlps)]
-    lines += [(LocalizedText("biases"), biases + norm + head)]
-    lines += [(LocalizedText("attention pooling"), pooling)] if pooling else []
-    lines += [(LocalizedText("norm"), scaled)] if scaled else []
-    held = [LocalizedText(HELD)] if settings["difference"] == "on" else []
-    parts = [join_texts(_term(value, i), name, by=" ") for i, (name, value) in enumerate(lines)]
+        contributions.append((LocalizedText("the {name} token", name=prefix_name(name)), value))
+    contributions += [(LocalizedText("start"), start), (LocalizedText("MLPs"), mlps)]
+    contributions += [(LocalizedText("biases"), biases + norm + head)]
+    contributions += [(LocalizedText("attention pooling"), pooling)] if pooling else []
+    contributions += [(LocalizedText("norm"), scaled)] if scaled else []
+    notes = [LocalizedText(HELD)] if settings["difference"] == "on" else []
+    parts = [join_texts(_term(value, i), name, by=" ") for i, (name, value) in enumerate(contributions)]
     total_text = _sum_note(subject, settings, total, logit)
-    return [join_texts(total_text, join_texts(*parts, by=" "), by=" = "), *held]
+    return [join_texts(total_text, join_texts(*parts, by=" "), by=" = "), *notes]
 
 
 def _term(value: float, place: int) -> str:
@@ -120,10 +120,10 @@ def _sum_note(subject, settings, total: float, logit: float) -> LocalizedText:
     details = LocalizedText(text, sum=fixed(total), logit=fixed(logit), name=name)
     if classes is None or settings["difference"] == "on" or settings["relative"] == "yes":
         return details
-    rest = 0.0 if pair else classes.bias  # cancels in the difference of two classes
+    bias = 0.0 if pair else classes.bias  # cancels in the difference of two classes
     cosine = LocalizedText("difference of cosines") if pair else LocalizedText("cosine")
-    parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - rest) / classes.scale, 4)]
-    return join_texts(details, join_texts(*parts, *([_term(rest, 1)] if rest else []), by=" "), by=" = ")
+    parts = [f"{classes.scale:.3g} ×", cosine, fixed((logit - bias) / classes.scale, 4)]
+    return join_texts(details, join_texts(*parts, *([_term(bias, 1)] if bias else []), by=" "), by=" = ")
 
 
 def _walls(view, subject, settings) -> tuple[Matrix, ...]:
@@ -138,8 +138,8 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
         shares, *losses = charts.contributions_and_drops(view, subject, settings)
     else:
         return ()
-    most = symmetric_limit(np.stack([shares, *losses]))
-    lost = LocalizedText("Drop when each head is ablated, colour scale {most}", most=f"±{most:.2f}")
+    limit = symmetric_limit(np.stack([shares, *losses]))
+    lost = LocalizedText("Drop when each head is ablated, colour scale {most}", most=f"±{limit:.2f}")
     chosen = settings["patches"] and not losses
     own = (
         "From the selected patches, colour scale {most}"
@@ -148,19 +148,19 @@ def _walls(view, subject, settings) -> tuple[Matrix, ...]:
     )
     drop, own = (
         LocalizedText("Drop in the logit: negative, positive"),
-        LocalizedText(own, most=f"±{most:.2f}"),
+        LocalizedText(own, most=f"±{limit:.2f}"),
     )
-    walls = [_cells(one, settings, most, lost, drop) for one in losses]
-    return (*walls, _cells(shares, settings, most, own, _share(subject, settings)))
+    walls = [_cells(loss, settings, limit, lost, drop) for loss in losses]
+    return (*walls, _cells(shares, settings, limit, own, _share(subject, settings)))
 
 
-def _cells(values: np.ndarray, settings, most: float, title: str, label: str) -> Matrix:
+def _cells(values: np.ndarray, settings, limit: float, title: str, label: str) -> Matrix:
     """Return values (layer, head) as a matrix panel: layers across, heads down, zero in the middle."""
     chosen = None
     if "." in settings["chosen"]:
-        layer, head = (int(one) for one in settings["chosen"].split("."))
+        layer, head = (int(number) for number in settings["chosen"].split("."))
         chosen = (head - 1) * len(values) + layer - 1
-    scale = Scale("balance", -most, most, label)
+    scale = Scale("balance", -limit, limit, label)
     return Matrix(values.T, scale, LocalizedText("layer"), LocalizedText("head"), title, chosen)
 
 

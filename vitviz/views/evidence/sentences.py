@@ -50,36 +50,36 @@ def likeliest_by_patch(subject: ViewContext, settings: Settings) -> np.ndarray:
 def legend_entries(subject: ViewContext, settings: Settings) -> list[tuple[int | None, str, str]]:
     """Return the legend as (class, name, colour); class None, if any, comes last for all other classes."""
     labels, result = subject.trace.labels, likeliest_by_patch(subject, settings)[..., 0].astype(int)
-    most = np.argsort(-np.bincount(result.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
-    named = [(i, labels[i], one) for i, one in zip(sorted(most.tolist()), COLOURS, strict=False)]
-    others = len(labels) - len(named)
-    return named + ([(None, LocalizedText("{count} other classes", count=others), GREY)] if others else [])
+    frequent = np.argsort(-np.bincount(result.ravel(), minlength=len(labels)), kind="stable")[: len(COLOURS)]
+    entries = [(i, labels[i], colour) for i, colour in zip(sorted(frequent.tolist()), COLOURS, strict=False)]
+    others = len(labels) - len(entries)
+    return entries + ([(None, LocalizedText("{count} other classes", count=others), GREY)] if others else [])
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return the arrays for export; the class is -1 where the largest cosine is below the threshold."""
     result, cosines = np.moveaxis(likeliest_by_patch(subject, settings).astype(float), -1, 0)
-    shown = np.where(cosines >= settings["least"], result, -1).astype(int)
-    return {"likeliest": shown, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
+    codes = np.where(cosines >= settings["least"], result, -1).astype(int)
+    return {"likeliest": codes, "cosines": cosines, "class_names": np.asarray(subject.trace.labels)}
 
 
 def spec(subject: ViewContext, settings: Settings, style) -> FigureSpec:
     """Return the classes over the grey image, and the legend with the percentage of patches per class."""
-    named, result = legend_entries(subject, settings), arrays(subject, settings)
-    own = [one for one, *_ in named]
-    places = [-1 if i < 0 else own.index(i if i in own else None) for i in result["likeliest"].flat]
-    shown = np.reshape(places, result["likeliest"].shape)
-    colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in named], np.uint8)
+    entries, result = legend_entries(subject, settings), arrays(subject, settings)
+    indices = [index for index, *_ in entries]
+    places = [-1 if i < 0 else indices.index(i if i in indices else None) for i in result["likeliest"].flat]
+    codes = np.reshape(places, result["likeliest"].shape)
+    colours = np.asarray([[*bytes.fromhex(colour[1:])] for *_, colour in entries], np.uint8)
     title = LocalizedText(TITLE, method=TITLES[settings["patchwise"]])
-    values, grey = np.where(shown < 0, np.nan, result["cosines"]), model_crop(subject, style, grey=True)
-    drawn = Map(title, grey, values, colours[shown], opacity=0.72, aspect=grid_aspect(subject.grid))
+    values, grey = np.where(codes < 0, np.nan, result["cosines"]), model_crop(subject, style, grey=True)
+    panel = Map(title, grey, values, colours[codes], opacity=0.72, aspect=grid_aspect(subject.grid))
     none = LocalizedText("None: cosine below {least}", least=number(settings["least"]))
     rows, samples = [], []
-    for place, (_, name, colour) in enumerate((*named, (None, none, ""))):
-        first, *more = [name] if isinstance(name, LocalizedText) else wrap(name, 48) or [name]
-        share = np.mean(shown == (place if colour else -1))
-        rows += [(first, f"{number(100 * share)} %"), *((line, "") for line in more)]
+    for place, (_, name, colour) in enumerate((*entries, (None, none, ""))):
+        first, *lines = [name] if isinstance(name, LocalizedText) else wrap(name, 48) or [name]
+        share = np.mean(codes == (place if colour else -1))
+        rows += [(first, f"{number(100 * share)} %"), *((line, "") for line in lines)]
         sample = Series(np.empty(0), np.empty(0), colour=colour, thick=2.0)
-        samples += [sample] * bool(colour) * (1 + len(more))
+        samples += [sample] * bool(colour) * (1 + len(lines))
     table = TextTable((LocalizedText("Class"), LocalizedText("Patches")), tuple(rows), series=tuple(samples))
-    return FigureSpec(((drawn,), (table,)), (LocalizedText(ADDS),), width=NARROW)
+    return FigureSpec(((panel,), (table,)), (LocalizedText(ADDS),), width=NARROW)

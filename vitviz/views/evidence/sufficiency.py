@@ -31,9 +31,9 @@ def ranked_edges(subject: ViewContext, settings: Settings):
     if subject.trace.without:
         raise UnsupportedModel(LocalizedText(WHOLE))
     lazy.circuits.require_prediction(subject.trace)
-    asked = compute.target(subject, settings)
+    classes = compute.target(subject, settings)
     return subject.once_by_passes(
-        f"ranked {asked}", lambda: lazy.circuits.ranked_edges(subject.inspector, subject.trace, asked)
+        f"ranked {classes}", lambda: lazy.circuits.ranked_edges(subject.inspector, subject.trace, classes)
     )
 
 
@@ -43,15 +43,15 @@ def kept_edge_margins(subject: ViewContext, settings: Settings) -> tuple[np.ndar
     The first order is by largest contribution, the others are random.
     """
     edges, _ = ranked_edges(subject, settings)
-    asked = compute.target(subject, settings)
+    classes = compute.target(subject, settings)
     counts = lazy.sufficient_edges.kept_counts(len(edges))[: settings["tried"]]
     orders = sum(lazy.sufficient_edges.edge_orders(len(edges), DRAWS, 0).values(), [])
 
     def column(count: int) -> list[float]:
-        kept = [[edges[i] for i in row[:count]] for row in orders]
-        return lazy.circuits.kept_edge_margins(subject.inspector, subject.trace, asked, kept)
+        subsets = [[edges[i] for i in row[:count]] for row in orders]
+        return lazy.circuits.kept_edge_margins(subject.inspector, subject.trace, classes, subsets)
 
-    result = [subject.once_by_passes(f"kept {asked} {one}", lambda one=one: column(one)) for one in counts]
+    result = [subject.once_by_passes(f"kept {classes} {n}", lambda n=n: column(n)) for n in counts]
     return np.asarray(counts), np.asarray(result).T
 
 
@@ -70,7 +70,7 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     counts, result = kept_edge_margins(subject, settings)
     edges = len(ranked_edges(subject, settings)[0])
     x = 100 * counts / edges
-    also = {"count": [f"{one}" for one in counts], "edges": [f"{edges}"] * len(counts)}
+    also = {"count": [f"{count}" for count in counts], "edges": [f"{edges}"] * len(counts)}
     details = {"told": (LocalizedText("{count} of {edges} edges kept"),), "also": also}
 
     def line(y: np.ndarray, name: LocalizedText, colour: str, band: tuple | None = None) -> Series:
@@ -79,15 +79,15 @@ def chart(view, subject: ViewContext, settings: Settings) -> Chart:
     by_share = line(result[0], LocalizedText("by largest contribution"), BLUE)
     band, name = (result[1:].min(axis=0), result[1:].max(axis=0)), LocalizedText(RANDOM, count=DRAWS)
     chance = line(result[1:].mean(axis=0), name, GREY, band)
-    one = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # yes or no
-    along, up = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if one else AHEAD)
+    binary = subject.trace.logits.numel() == 1 and subject.trace.head_type == "sigmoid"  # yes or no
+    x_label, y_label = LocalizedText("edges kept, in %"), LocalizedText(ONE_AHEAD if binary else AHEAD)
     title = LocalizedText("Margin with only some edges kept")
-    below = LocalizedText(OTHER if one else "below this line, another class is predicted")
+    below = LocalizedText(OTHER if binary else "below this line, another class is predicted")
     level = ReferenceLine(0.0, below, colour=ORANGE)
-    like = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
-    like["notes"] = _notes(counts, result, edges) if len(counts) == STEPS else ()
+    options = {"whole": False, "aspect": 0.78, "question": f"{settings['target']}/smallest"}
+    options["notes"] = _notes(counts, result, edges) if len(counts) == STEPS else ()
     ends = (0.0, 100.0), range_with_margin(result, 0.06)
-    return Chart(along, up, *ends, title, (chance, by_share), levels=(level,), **like)
+    return Chart(x_label, y_label, *ends, title, (chance, by_share), levels=(level,), **options)
 
 
 def _notes(counts: np.ndarray, margins: np.ndarray, edges: int) -> tuple[LocalizedText, ...]:
@@ -104,5 +104,5 @@ def _notes(counts: np.ndarray, margins: np.ndarray, edges: int) -> tuple[Localiz
     details = {"count": str(smallest), "share": percent(smallest), "tried": str(len(counts))}
     sizes = sorted(edges if size is None else size for size, _ in chance)
     first = " · ".join(f"{percent(size)} %" for size in sizes)
-    own = LocalizedText(PRESERVE, **details, stable=str(stable), part=percent(stable))
-    return own, LocalizedText(CHANCE, chance=first), LocalizedText(UNTRIED)
+    note = LocalizedText(PRESERVE, **details, stable=str(stable), part=percent(stable))
+    return note, LocalizedText(CHANCE, chance=first), LocalizedText(UNTRIED)

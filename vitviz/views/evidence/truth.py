@@ -39,41 +39,41 @@ def sample_edges(subject: ViewContext, settings: Settings) -> tuple[list, int]:
     result = compute.upstream_sources(subject, settings)
     # positions are equal in all images: replacing them by their mean changes nothing
     positions = result.positions is not None and settings["parts_as"] == "zero"
-    every = lazy.effects.edges_into(
+    edges = lazy.effects.edges_into(
         result.layer, result.head, subject.about.heads, settings["into"], positions
     )
-    return lazy.effects.sample_edges(every, MOST, 0), len(every)
+    return lazy.effects.sample_edges(edges, MOST, 0), len(edges)
 
 
 def measured_edges(subject: ViewContext, settings: Settings) -> tuple[list, np.ndarray, np.ndarray]:
     """Return the edges ablated so far, their contributions (NaN for queries and keys) and logit drops."""
     some, effects = sample_edges(subject, settings)[0], []
     for first in range(0, min(len(some), BATCH * settings["tried"]), BATCH):
-        asked = some[first : first + BATCH]
+        batch = some[first : first + BATCH]
 
-        def lost(asked=asked):
-            return lazy.circuits.edge_losses(subject.inspector, subject.trace, asked, settings["parts_as"])
+        def lost(batch=batch):
+            return lazy.circuits.edge_losses(subject.inspector, subject.trace, batch, settings["parts_as"])
 
-        one = asked[0]
-        name = f"edges {one.layer} {one.head} {one.into} {settings['parts_as']} {first}"
+        edge = batch[0]
+        name = f"edges {edge.layer} {edge.head} {edge.into} {settings['parts_as']} {first}"
         effects += compute.target_column(subject, settings, subject.once_by_passes(name, lost)).tolist()
-    run, lines = some[: len(effects)], dict(compute.upstream_sources(subject, settings).lines())
-    shares = [lines[one.writer] if one.into == "value" else math.nan for one in run]
+    run, contributions = some[: len(effects)], dict(compute.upstream_sources(subject, settings).lines())
+    shares = [contributions[edge.writer] if edge.into == "value" else math.nan for edge in run]
     return run, np.asarray(shares, float), np.asarray(effects, float)
 
 
 def arrays(subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
     """Return source, contribution and measured logit drop of each edge run so far, for export."""
     run, shares, effects = measured_edges(subject, settings)
-    names = [".".join(map(str, writer_numbers(one.writer))) for one in run]
+    names = [".".join(map(str, writer_numbers(edge.writer))) for edge in run]
     return {"edge_writers": np.asarray(names), "edge_lines": shares, "edge_effects": effects}
 
 
 def item(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return the chart as JSON, with the number of edges run ("done") and to be run ("count")."""
-    drawn = to_json(chart(subject, settings))
+    chart_json = to_json(chart(subject, settings))
     count = len(sample_edges(subject, settings)[0])
-    return json_bytes({**drawn, "done": len(drawn["series"][-1]["y"]), "count": count})
+    return json_bytes({**chart_json, "done": len(chart_json["series"][-1]["y"]), "count": count})
 
 
 def chart(subject: ViewContext, settings: Settings) -> Chart:
@@ -82,28 +82,28 @@ def chart(subject: ViewContext, settings: Settings) -> Chart:
     Sources of queries and keys have no contribution; their dots are placed by the layer of the source.
     """
     (run, shares, effects), valued = measured_edges(subject, settings), settings["into"] == "value"
-    names = [writer_numbers(one.writer) for one in run]
+    names = [writer_numbers(edge.writer) for edge in run]
     x = shares if valued else np.asarray([place[0] if place else 0 for _, *place in names], float)
     line, ends = diagonal_and_range(x, effects) if valued else (None, (-0.4, subject.about.layers + 0.4))
-    keys = [".".join(map(str, one)) for one in names]
-    bars = [f"heads.{one[1]}" if one[0] == "head" else key for one, key in zip(names, keys, strict=True)]
-    also = {"name": [writer_name(*one) for one in names], "share": [signed(one) for one in shares]}
+    keys = [".".join(map(str, name)) for name in names]
+    bars = [f"heads.{name[1]}" if name[0] == "head" else key for name, key in zip(names, keys, strict=True)]
+    also = {"name": [writer_name(*name) for name in names], "share": [signed(share) for share in shares]}
     details = (LocalizedText("{name}"), *([LocalizedText("direct contribution {share}")] if valued else []))
-    said = [LocalizedText("drop when ablated {effect}", effect=signed(one)) for one in effects]
-    of = {"writer": keys, "lit": bars}
-    like = {"dots": True, "of": of, "said": said, "told": details, "also": also}
-    dots = Series(x, effects, LocalizedText("one source"), BLUE, **like)
-    along = LocalizedText("direct contribution, in logits" if valued else "source layer")
+    texts = [LocalizedText("drop when ablated {effect}", effect=signed(effect)) for effect in effects]
+    values = {"writer": keys, "lit": bars}
+    options = {"dots": True, "of": values, "said": texts, "told": details, "also": also}
+    dots = Series(x, effects, LocalizedText("one source"), BLUE, **options)
+    x_label = LocalizedText("direct contribution, in logits" if valued else "source layer")
     axes = (
-        along,
+        x_label,
         LocalizedText("drop when ablated, in logits"),
         ends,
         ends if valued else diagonal_and_range(effects)[1],
     )
-    asked = (str(settings[one]) for one in ("target", "relative", "trail", "into", "parts_as"))
-    like = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(asked)}
+    question = (str(settings[name]) for name in ("target", "relative", "trail", "into", "parts_as"))
+    options = {"whole": not valued, "aspect": 0.78, "square": valued, "question": "/".join(question)}
     series, notes = (line, dots) if valued else (dots,), _notes(subject, settings, shares, effects)
-    return Chart(*axes, LocalizedText("Check by edge ablation"), series, notes=notes, **like)
+    return Chart(*axes, LocalizedText("Check by edge ablation"), series, notes=notes, **options)
 
 
 def _notes(
@@ -111,14 +111,14 @@ def _notes(
 ) -> tuple[LocalizedText, ...]:
     """Return the notes on the ablated edges and the correlation; () until all sampled edges are ablated."""
     from_numpy = lazy.torch.from_numpy
-    some, of = sample_edges(subject, settings)
+    some, count = sample_edges(subject, settings)
     if len(effects) < len(some):
         return ()
-    ran = LocalizedText(ALL if len(some) == of else RUN, count=len(some), of=of)
+    ran = LocalizedText(ALL if len(some) == count else RUN, count=len(some), of=count)
     if settings["into"] != "value":
         return ran, LocalizedText(INDIRECT)
     value = lazy.effects.pearson(from_numpy(effects), from_numpy(shares))
     alike = LocalizedText(CORRELATION, value=fixed(value, 2))
     alike = LocalizedText(NO_CORRELATION) if math.isnan(value) else alike
-    along = [LocalizedText(ALONG)] if len(compute.trail(subject, settings)) > 1 else []
-    return LocalizedText(WHY), alike, ran, *along
+    notes = [LocalizedText(ALONG)] if len(compute.trail(subject, settings)) > 1 else []
+    return LocalizedText(WHY), alike, ran, *notes

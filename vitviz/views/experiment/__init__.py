@@ -124,10 +124,10 @@ class PerturbationsView(View):
             step = min(settings["step"], len(steps) - 1)
             return np.stack([_step_image(subject, way, step, settings["draw"] - 1) for way in WAYS[kind]])
         if name in (*SCORES, "value"):
-            whole = lazy.perturbation.run_perturbation(subject.trace, kind, partial(_require_logits, subject))
-            known = getattr(whole, "logit" if name == "value" else name)
+            study = lazy.perturbation.run_perturbation(subject.trace, kind, partial(_require_logits, subject))
+            values = getattr(study, "logit" if name == "value" else name)
             missing = np.full((len(steps), DRAWS), np.nan)
-            return np.stack([known.get(way, missing) for way in WAYS[kind]])
+            return np.stack([values.get(way, missing) for way in WAYS[kind]])
         if settings["step"] >= len(steps):
             raise WrongSetting(
                 f"step={settings['step']} is not valid; expected one of 0 to {len(steps) - 1}."
@@ -143,44 +143,44 @@ class PerturbationsView(View):
         of_values = subject.trace.head_type == "value"
         of = LocalizedText("value of {class}" if of_values else "probability of {class}", **{"class": label})
         of = LocalizedText("samples that keep the prediction") if score == "kept" else of
-        done = [change_text(grid, kind, step) for step in range(len(x))]
+        texts = [change_text(grid, kind, step) for step in range(len(x))]
         series, notes = [], []
         if details.over:
             notes.append(LocalizedText(details.over, count=len(draw_names(subject, kind))))
         for way, colour in zip(WAYS[kind], SEVERAL, strict=False):
             result = [_logits_or_reason(subject, way, step) for step in range(min(known, len(x)))]
-            refused = next((one for one in result if isinstance(one, str)), None)
+            refused = next((value for value in result if isinstance(value, str)), None)
             if refused is not None:
                 notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=refused))
                 continue
-            scores = (lazy.perturbation.scores_of(one, answer, subject.trace) for one in result)
-            means = [analyses.mean_and_error(one[score]) for one in scores]
+            scores = (lazy.perturbation.scores_of(logits, answer, subject.trace) for logits in result)
+            means = [analyses.mean_and_error(score_set[score]) for score_set in scores]
             mean, error = np.asarray(means, float).reshape(-1, 2).T
             times, unit = (1, "") if of_values else (100, "%")
             ends = (None, None) if of_values else (0, 1)
-            more = {
+            point_options = {
                 "band": (np.clip(mean - 2 * error, *ends), np.clip(mean + 2 * error, *ends)),
                 "of": {"step": range(len(result))},
-                "said": [with_error(times * one, 2 * times * spread, unit) for one, spread in means],
+                "said": [with_error(times * mean, 2 * times * spread, unit) for mean, spread in means],
                 "told": (join_texts(of, way_name(way), by=", "), "{done}"),
-                "also": {"done": done[: len(result)]},
+                "also": {"done": texts[: len(result)]},
             }
             places = np.asarray(x[: len(result)], float)
-            series.append(Series(places, mean, way_name(way), colour, True, True, **more))
+            series.append(Series(places, mean, way_name(way), colour, True, True, **point_options))
         marks = (LocalizedText("one patch"), LocalizedText("two patches")) if kind == "shift" else ()
         levels = tuple(
             ReferenceLine(float(count * grid.patch[1]), name, upright=True, colour=GREY)
             for count, name in enumerate(marks, 1)
         )
         shuffle = kind == "shuffle"
-        across = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
-        whole = LocalizedText("Prediction for the whole image")
-        title = LocalizedText("{name}: {value}", name=whole, value=label)
+        x_range = (0.7, len(x) + 0.3) if shuffle else (-0.02 * x[-1], 1.06 * x[-1])
+        label_of_image = LocalizedText("Prediction for the whole image")
+        title = LocalizedText("{name}: {value}", name=label_of_image, value=label)
         ticks = tuple(zip(x, names, strict=True))[:: 1 if shuffle else max(1, len(x) // 4)]
-        like = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
-        every = np.concatenate([np.zeros(0), *(end for one in series for end in one.band)])
-        up = range_with_margin(every, 0.06) if of_values and len(every) else (0.0, 1.0)
-        return Chart(LocalizedText(details.along), of, across, up, title, tuple(series), **like)
+        options = {"levels": levels, "percent": not of_values, "ticks": ticks, "notes": tuple(notes)}
+        band_ends = np.concatenate([np.zeros(0), *(end for line in series for end in line.band)])
+        up = range_with_margin(band_ends, 0.06) if of_values and len(band_ends) else (0.0, 1.0)
+        return Chart(LocalizedText(details.along), of, x_range, up, title, tuple(series), **options)
 
 
 def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
@@ -191,18 +191,18 @@ def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle
     kind, ways = settings["kind"], WAYS[settings["kind"]]
     places, draws = lazy.perturbation.step_values(subject.grid, kind), draw_names(subject, kind)
     step, draw = min(settings["step"], len(places) - 1), min(settings["draw"], len(draws)) - 1
-    done = change_text(subject.grid, kind, step)
-    here = ReferenceLine(float(places[step]), done, upright=True, colour=GREY)
-    shown = zip(ways, view.item(subject, "shown", settings), strict=True)
-    maps = tuple(Map(way_name(way), one) for way, one in shown)
-    shown_text = LocalizedText("Shown: {what}, sample {draw}.", what=done, draw=LocalizedText(draws[draw]))
+    text = change_text(subject.grid, kind, step)
+    marker = ReferenceLine(float(places[step]), text, upright=True, colour=GREY)
+    images = zip(ways, view.item(subject, "shown", settings), strict=True)
+    maps = tuple(Map(way_name(way), image) for way, image in images)
+    shown_text = LocalizedText("Shown: {what}, sample {draw}.", what=text, draw=LocalizedText(draws[draw]))
     notes = [*chart.notes, shown_text]
     for way, answers in zip(ways, results_at_step(subject, kind, step), strict=True):
         if "tops" in answers:
-            named = (f"{name} {score_text(one, subject)}" for name, one in answers["tops"][draw])
-            named = join_texts(*named)
-            notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=named))
-    panels = replace(chart, levels=(*chart.levels, here)), *maps
+            texts = (f"{name} {score_text(score, subject)}" for name, score in answers["tops"][draw])
+            texts = join_texts(*texts)
+            notes.append(LocalizedText("{name}: {value}", name=way_name(way), value=texts))
+    panels = replace(chart, levels=(*chart.levels, marker)), *maps
     return FigureSpec((panels,), tuple(notes), ((2.4, *[1.0] * len(maps)),), width=WIDE)
 
 
@@ -223,7 +223,7 @@ def change_text(grid: Grid, kind: str, step: int) -> LocalizedText:
 def step_names(grid: Grid, kind: str) -> list[str]:
     """Return the labels of a kind's steps: percentages, numbers of pieces, pixels or degrees."""
     places = lazy.perturbation.step_sizes if kind == "shuffle" else lazy.perturbation.step_values
-    return [f"{one}{KINDS[kind].unit}" for one in places(grid, kind)]
+    return [f"{place}{KINDS[kind].unit}" for place in places(grid, kind)]
 
 
 def draw_names(subject: ViewContext, kind: str) -> tuple[str, ...]:
@@ -260,23 +260,23 @@ def _others(subject: ViewContext, kind: str) -> dict[str, np.ndarray]:
 def _step_image(subject: ViewContext, way: str, step: int, draw: int) -> np.ndarray:
     """Return the changed image as RGBA (height, width, channel); dropped patches are transparent."""
     grid, picture = subject.grid, subject.trace.view.picture
-    whole = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
+    rgba = np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     if way in lazy.image_changes.CHANGES:
         place, others = lazy.perturbation.step_values(grid, way)[step], [*_others(subject, way).values()]
         result = lazy.image_changes.change_image(picture, way, place, grid, others)
-        seen = (255 * result[min(draw, len(result) - 1)]).round().permute(1, 2, 0)
-        whole[..., :3] = seen.numpy()
-        return whole
+        image = (255 * result[min(draw, len(result) - 1)]).round().permute(1, 2, 0)
+        rgba[..., :3] = image.numpy()
+        return rgba
     (tall, wide), kind = grid.patch, "shuffle" if way == "shuffled" else "drop"
     orders = lazy.perturbation.perturbation_orders(grid, kind)
-    inside = whole[: grid.pixels[0], : grid.pixels[1]]
+    inside = rgba[: grid.pixels[0], : grid.pixels[1]]
     cells = inside.reshape(grid.rows, tall, grid.cols, wide, 4).swapaxes(1, 2)  # row col; a view of `whole`
     if way == "shuffled":
         cells[:] = cells.reshape(-1, tall, wide, 4)[orders[step, draw]].reshape(cells.shape)
     else:
-        gone = orders[0, draw, : lazy.perturbation.step_sizes(grid, kind)[step]]
-        cells[np.unravel_index(gone, cells.shape[:2])] = 0 if way == "dropped" else (0, 0, 0, 255)
-    return whole
+        removed = orders[0, draw, : lazy.perturbation.step_sizes(grid, kind)[step]]
+        cells[np.unravel_index(removed, cells.shape[:2])] = 0 if way == "dropped" else (0, 0, 0, 255)
+    return rgba
 
 
 def _logits_or_reason(subject: ViewContext, way: str, step: int) -> Tensor | str:
@@ -321,9 +321,9 @@ def results_at_step(subject: ViewContext, kind: str, step: int) -> list[dict[str
             result.append({"refused": text_to_json(logits)})
             continue
         scores = lazy.perturbation.scores_of(logits, answer, subject.trace)
-        drawn = {name: draws.tolist() for name, draws in scores.items()}
-        means = {name: analyses.mean_and_error(scores[name]) for name in drawn}
-        tops = [likeliest_classes(replace(subject.trace, logits=one), TOLD) for one in logits]
-        named = [[[one["name"], one[subject.trace.quantity]] for one in top] for top in tops]
-        result.append({"draws": drawn, "means": means, "tops": named})
+        by_score = {name: draws.tolist() for name, draws in scores.items()}
+        means = {name: analyses.mean_and_error(scores[name]) for name in by_score}
+        tops = [likeliest_classes(replace(subject.trace, logits=row), TOLD) for row in logits]
+        entries = [[[entry["name"], entry[subject.trace.quantity]] for entry in top] for top in tops]
+        result.append({"draws": by_score, "means": means, "tops": entries})
     return result

@@ -127,11 +127,11 @@ class AttentionView(View):
         token, way = settings["token"], settings["direction"]
         if name == "layer":
             require_sendable(trace)
-            whole = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
-            return whole.swapaxes(1, 2).numpy()
+            matrix = trace.on_tokens(trace.on_tokens(trace.attention(layer)).swapaxes(1, 2))
+            return matrix.swapaxes(1, 2).numpy()
         if name in ("line", "pinned"):
-            asked = [token] if name == "line" else settings["pins"]
-            lines = [_lines(trace, layer, one, way)[settings["head"] - 1].numpy() for one in asked]
+            queries = [token] if name == "line" else settings["pins"]
+            lines = [_lines(trace, layer, query, way)[settings["head"] - 1].numpy() for query in queries]
             return lines[0] if name == "line" else np.reshape(lines, (-1, trace.grid.tokens))
         if name == "opening":
             return json_bytes(opening_head(trace))
@@ -148,10 +148,10 @@ class AttentionView(View):
                 return np.full((trace.grid.rows, trace.grid.cols), np.nan)
             return analyses.rollout(trace, query=token_names(token, trace.grid)).numpy()
         differs = settings["difference"] == "on"
-        wall = with_difference(subject, settings, lambda one: self._wall(one, token, way))
-        most = np.abs(wall).max(axis=-1)
-        shares = wall / np.maximum(most, 1e-30)[..., None]
-        return most if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
+        wall = with_difference(subject, settings, lambda context: self._wall(context, token, way))
+        maxima = np.abs(wall).max(axis=-1)
+        shares = wall / np.maximum(maxima, 1e-30)[..., None]
+        return maxima if name == "wallmax" else np.round(255 * ((shares + 1) / 2 if differs else shares))
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return, for export, the attention of the selected and pinned tokens in every head.
@@ -162,15 +162,15 @@ class AttentionView(View):
         picked = [settings["token"], *settings["pins"]]
         result = score.score_arrays(self, subject, settings) if settings["beside"] == "score" else {}
         if settings["show"] == "rollout":  # query row col
-            maps = [item_values(self, subject, "rollout", {**settings, "token": one}) for one in picked]
+            maps = [item_values(self, subject, "rollout", {**settings, "token": pin}) for pin in picked]
             result["rollout"] = np.stack(maps)
 
-        def lines_of(one: ViewContext) -> np.ndarray:
-            return np.stack([_lines(one.trace, layer, at, settings["direction"]).numpy() for at in picked])
+        def lines_of(run: ViewContext) -> np.ndarray:
+            return np.stack([_lines(run.trace, layer, at, settings["direction"]).numpy() for at in picked])
 
         return {
             **result,
-            "queries": np.asarray([str(token_names(one, trace.grid)) for one in picked]),  # a token or patch
+            "queries": np.asarray([str(token_names(pin, trace.grid)) for pin in picked]),  # a token or patch
             "attention": with_difference(subject, settings, lines_of),
             "attention_distance": shared_distances(subject).distance.numpy(),
             "grid": np.asarray([trace.grid.rows, trace.grid.cols]),
@@ -223,8 +223,8 @@ def _lines(trace, layer: int, token: int, way: str):
     """Return one token's attention in every head of a layer, (head, token); NaN for dropped patches."""
     if _is_dropped(trace, token):
         return trace.on_tokens(trace.attention(layer)[:, 0]) * math.nan
-    asked = analyses.attends_to if way == "row" else analyses.attended_by
-    return asked(trace, layer, token_names(token, trace.grid))
+    attention_of = analyses.attends_to if way == "row" else analyses.attended_by
+    return attention_of(trace, layer, token_names(token, trace.grid))
 
 
 def _is_dropped(trace, token: int) -> bool:

@@ -29,7 +29,7 @@ def spec(view, subject, settings, style) -> FigureSpec:
         rows, weights = [(main, _wall(view, subject, settings))], [(1.0, 1.15)]
     if len(tokens) > 1:
         pinned = zip(tokens[1:], lines[1:], PINS * 4, strict=False)
-        rows.append(tuple(_map(view, subject, settings, style, *one) for one in pinned))
+        rows.append(tuple(_map(view, subject, settings, style, *pin) for pin in pinned))
         weights.append((1.0,) * len(rows[-1]))
     notes = tuple(_attention_caption(subject, settings, lines[0])) if len(tokens) == 1 else ()
     wide = style.detail or len(tokens) > 2
@@ -55,15 +55,15 @@ def _map(view, subject, settings, style, token: int, line: np.ndarray, colour: s
     values = line[grid.prefix :].reshape(grid.rows, grid.cols)
     rollout = settings["show"] == "rollout"
     shared = settings["scale"] == "shared" and not rollout
-    most = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
+    limit = float(view.item(subject, "wallmax", settings).max() if shared else np.nanmax(values, initial=0.0))
     label = LocalizedText("Share of attention over all layers" if rollout else "Attention weight")
-    reach = np.array([-most, most]) if shared else values
-    scale = difference_scale(settings, reach, Scale("viridis", 0.0, most or 1.0, label))
+    reach = np.array([-limit, limit]) if shared else values
+    scale = difference_scale(settings, reach, Scale("viridis", 0.0, limit or 1.0, label))
     marks = (PatchFrame(token - grid.prefix, colour),) if token >= grid.prefix else ()
     asks = settings["direction"] == "column" and not rollout
-    named = token_name(grid, token)
-    what = LocalizedText("attention to: {token}" if asks else "attention from: {token}", token=named)
-    title = join_texts(_caption(settings), what)
+    name = token_name(grid, token)
+    map_title = LocalizedText("attention to: {token}" if asks else "attention from: {token}", token=name)
+    title = join_texts(_caption(settings), map_title)
     return map_over_image(subject, style, values, scale, title, marks)
 
 
@@ -83,16 +83,16 @@ def _attention_caption(subject, settings, line: np.ndarray) -> list[str]:
     if settings["difference"] == "on":
         return [LocalizedText("Change summed over all patches: {share}.", share=fixed(share))]
     if settings["show"] == "rollout" or settings["direction"] == "row":
-        said = LocalizedText("On patches: {share}.", share=fixed(share))
+        text = LocalizedText("On patches: {share}.", share=fixed(share))
     else:
-        said = LocalizedText("Sum of the weights from all patches: {share}.", share=f"{share:.3g}")
+        text = LocalizedText("Sum of the weights from all patches: {share}.", share=f"{share:.3g}")
     if settings["show"] == "rollout" or not 0 < grid.prefix <= 2:
-        return [said]
-    named = [
+        return [text]
+    details = [
         LocalizedText("{name}: {value}", name=prefix_name(name), value=fixed(float(line[i]), 4))
         for i, name in enumerate(grid.prefix_names)
     ]
-    return [said, join_texts(*named)]
+    return [text, join_texts(*details)]
 
 
 def _wall(view, subject, settings) -> Tiles:
@@ -100,27 +100,27 @@ def _wall(view, subject, settings) -> Tiles:
     grid = subject.grid
     wall = np.asarray(view.item(subject, "wall", settings), float) / 255.0
     wall = 2 * wall - 1 if settings["difference"] == "on" else wall
-    most = np.asarray(view.item(subject, "wallmax", settings), float)
-    layers, heads = most.shape
+    maxima = np.asarray(view.item(subject, "wallmax", settings), float)
+    layers, heads = maxima.shape
     shared = settings["scale"] == "shared"
-    mean = (wall * most[..., None]).mean(axis=1)
-    mean /= (most.max() or 1.0) if shared else np.maximum(np.abs(mean).max(axis=-1, keepdims=True), 1e-30)
-    shown = wall * most[..., None] / (most.max() or 1.0) if shared else wall
+    mean = (wall * maxima[..., None]).mean(axis=1)
+    mean /= (maxima.max() or 1.0) if shared else np.maximum(np.abs(mean).max(axis=-1, keepdims=True), 1e-30)
+    values = wall * maxima[..., None] / (maxima.max() or 1.0) if shared else wall
     order, names = np.tile(np.arange(heads), (layers, 1)), [str(i + 1) for i in range(heads)]
     if settings["order"] == "distance":
         order = np.argsort(view.item(subject, "distances", settings), axis=1, kind="stable")
         names = [LocalizedText("near"), *[""] * (heads - 2), *[LocalizedText("far")] * (heads > 1)]
-    shown = np.concatenate([np.take_along_axis(shown, order[..., None], axis=1), mean[:, None]], axis=1)
-    high = float(most.max()) if shared else 1.0
-    own = LocalizedText("Weight relative to each map’s maximum")
-    label = LocalizedText("Attention weight, one scale for all") if shared else own
+    values = np.concatenate([np.take_along_axis(values, order[..., None], axis=1), mean[:, None]], axis=1)
+    high = float(maxima.max()) if shared else 1.0
+    note = LocalizedText("Weight relative to each map’s maximum")
+    label = LocalizedText("Attention weight, one scale for all") if shared else note
     scale = difference_scale(settings, np.array([-high, high]), Scale("viridis", 0.0, high, label))
-    tiles = (high * shown.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
+    tiles = (high * values.swapaxes(0, 1)).reshape(-1, grid.rows, grid.cols)
     chosen, layer = None, settings["layer"] - 1
     if settings["show"] != "rollout":
         place = list(order[layer]).index(settings["head"] - 1) if settings["show"] == "head" else heads
         chosen = int(place) * layers + layer
     title = join_texts(LocalizedText("All layers and heads"), token_name(grid, settings["token"]))
     cols = tuple(str(i + 1) for i in range(layers))
-    named = cols, (*names, LocalizedText("mean")), LocalizedText("layer"), LocalizedText("head")
-    return Tiles(tiles, layers, title, (), *named, aspect=grid_aspect(grid), scale=scale, chosen=chosen)
+    labels = cols, (*names, LocalizedText("mean")), LocalizedText("layer"), LocalizedText("head")
+    return Tiles(tiles, layers, title, (), *labels, aspect=grid_aspect(grid), scale=scale, chosen=chosen)

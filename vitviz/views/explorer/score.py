@@ -44,7 +44,7 @@ def score_decomposition(view, subject: ViewContext, settings: Settings):
     names = [token_names(settings["token"], trace.grid), other]
     names = names if settings["direction"] == "row" else names[::-1]
     names += [] if settings["against"] in NOBODY else [settings["against"]]
-    places = [lazy.query.query_place(trace, one) for one in names]
+    places = [lazy.query.query_place(trace, name) for name in names]
     ensure_recorded(subject)
     result = subject.once(
         f"score {layer} {head} {places}",
@@ -61,8 +61,8 @@ def score_arrays(view, subject: ViewContext, settings: Settings) -> dict[str, np
         "score": result.matrix.numpy(),
         "score_relative": result.relative.numpy(),
         "score_sums": np.asarray([result.score, result.total, result.rest, relative, result.relative_rest]),
-        "score_tokens": np.asarray([str(one) for one in names]),
-        "score_writers": np.asarray([".".join(map(str, writer_numbers(one))) for one in result.writers]),
+        "score_tokens": np.asarray([str(name) for name in names]),
+        "score_writers": np.asarray([".".join(map(str, writer_numbers(w))) for w in result.writers]),
     }
 
 
@@ -74,58 +74,56 @@ def score_panel(view, subject: ViewContext, settings: Settings) -> dict[str, Any
         result, names = score_decomposition(view, subject, settings)
     except UnsupportedModel as error:
         return {"notes": (message_of(error),)}
-    every = [
-        ("biases",) if one.kind in ("bias", "constant") else writer_numbers(one) for one in result.writers
-    ]
-    if len(set(every)) > FEW:
-        every = [("heads", one[1]) if one[0] == "head" else one for one in every]
-    writers = sorted(set(every), key=lambda one: (one == ("biases",), every.index(one)))
-    groups = np.asarray([[float(one == each) for one in every] for each in writers])
-    begun = {one[1]: one for one in reversed(writers) if len(one) > 1}  # the first of each layer
+    keys = [("biases",) if w.kind in ("bias", "constant") else writer_numbers(w) for w in result.writers]
+    if len(set(keys)) > FEW:
+        keys = [("heads", key[1]) if key[0] == "head" else key for key in keys]
+    writers = sorted(set(keys), key=lambda key: (key == ("biases",), keys.index(key)))
+    groups = np.asarray([[float(key == group) for key in keys] for group in writers])
+    starts = {key[1]: key for key in reversed(writers) if len(key) > 1}  # the first of each layer
     short = {"embedding": LocalizedText("patch"), "positions": LocalizedText("position")}
     short["biases"] = LocalizedText("biases")
-    rows = [short.get(one[0]) or (str(one[1]) if begun[one[1]] == one else "") for one in writers]
-    numbers = ["" if one[0] in short else row for one, row in zip(writers, rows, strict=True)]
+    rows = [short.get(key[0]) or (str(key[1]) if starts[key[1]] == key else "") for key in writers]
+    numbers = ["" if key[0] in short else row for key, row in zip(writers, rows, strict=True)]
     cols = rows if all(rows) else numbers
-    places = [position_of_name(str(one), subject.grid) for one in names]
+    places = [position_of_name(str(name), subject.grid) for name in names]
     prefix = subject.grid.prefix
     query, key, *other = (
-        patch_name(one - prefix) if one >= prefix else token_name(subject.grid, one) for one in places
+        patch_name(place - prefix) if place >= prefix else token_name(subject.grid, place) for place in places
     )
     other = other[0] if other else LocalizedText("the mean over all keys")
     pair = LocalizedText("Query: {token}", token=query), LocalizedText("Key: {token}", token=key)
     slots = zip(("token", "key") if settings["direction"] == "row" else ("key", "token"), pair, strict=True)
-    four, rest = result.content_position, result.relative_rest
+    four, relative = result.content_position, result.relative_rest
     above = LocalizedText(NO_POSITION)
     if four is not None:
         parts = map(signed, four.flatten().tolist())
         above = LocalizedText(FOUR, **dict(zip(("cc", "cp", "pc", "pp"), parts, strict=True)))
-    notes = [LocalizedText(SUM, sum=signed(result.relative.sum().item() + rest), other=other)]
-    notes += [LocalizedText(BIAS, bias=signed(rest))] if subject.trace.layers[0].bias is not None else []
-    question = [settings[one] for one in ("layer", "head", "direction")] + places
+    notes = [LocalizedText(SUM, sum=signed(result.relative.sum().item() + relative), other=other)]
+    notes += [LocalizedText(BIAS, bias=signed(relative))] if subject.trace.layers[0].bias is not None else []
+    question = [settings[name] for name in ("layer", "head", "direction")] + places
     return {
         "slots": (*slots, ("against", LocalizedText("Compared with: {token}", token=other))),
         "places": places,
         "above": above,
         "matrix": _matrix(groups @ result.relative.numpy() @ groups.T, writers, (rows, cols), question),
-        "heads": [dict(zip(("layer", "head"), one[1:], strict=False)) for one in writers],
+        "heads": [dict(zip(("layer", "head"), writer[1:], strict=False)) for writer in writers],
         "notes": (*notes, LocalizedText(RAW, total=fixed(result.total), score=fixed(result.score))),
     }
 
 
 def _matrix(values: np.ndarray, writers, names, question) -> Matrix:
     """Return the matrix of contributions by source, on a scale symmetric about zero."""
-    most, who = symmetric_limit(values), [writer_name(*one) for one in writers]
-    scale = Scale("balance", -most, most, LocalizedText("Contribution to the score: negative, positive"))
+    limit, writer_names = symmetric_limit(values), [writer_name(*writer) for writer in writers]
+    scale = Scale("balance", -limit, limit, LocalizedText("Contribution to the score: negative, positive"))
     title = LocalizedText("Sources of query and key")
-    along, down = LocalizedText("source of the key"), LocalizedText("source of the query")
+    labels = LocalizedText("source of the key"), LocalizedText("source of the query")
     details = (
         LocalizedText("{value}", value=table(values, fixed)),
-        LocalizedText("query: {writer}", writer=[[one] for one in who]),
-        LocalizedText("key: {writer}", writer=[who]),
+        LocalizedText("query: {writer}", writer=[[name] for name in writer_names]),
+        LocalizedText("key: {writer}", writer=[writer_names]),
     )
-    like = {"told": details, "question": str(question)}
-    return Matrix(values, scale, along, down, title, rows=tuple(names[0]), cols=tuple(names[1]), **like)
+    options = {"told": details, "question": str(question)}
+    return Matrix(values, scale, *labels, title, rows=tuple(names[0]), cols=tuple(names[1]), **options)
 
 
 def spec(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
@@ -133,5 +131,5 @@ def spec(view, subject: ViewContext, settings: Settings, main) -> FigureSpec:
     details = score_panel(view, subject, settings)
     if "matrix" not in details:
         return FigureSpec(((main,),), details["notes"], width=NARROW)
-    asked = join_texts(*(one for _, one in details["slots"]))
-    return FigureSpec(((main, details["matrix"]),), (asked, details["above"], *details["notes"]), width=WIDE)
+    slots = join_texts(*(slot for _, slot in details["slots"]))
+    return FigureSpec(((main, details["matrix"]),), (slots, details["above"], *details["notes"]), width=WIDE)

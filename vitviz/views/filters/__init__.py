@@ -66,7 +66,7 @@ class FiltersView(View):
         )
 
     def summary(self, subject: ViewContext) -> dict[str, Any]:
-        """Return the number of filters, their height and width, and a hybrid's note, for JSON."""
+        """Return the number of filters, their height and width, and a note on a hybrid or bands, for JSON."""
         weight = self._weight(subject)
         note, preprocessing = "", subject.inspector.preprocessing
         if subject.inspector.patch_filters() is None:
@@ -115,8 +115,8 @@ class FiltersView(View):
             raise WrongSetting(
                 f"{PLACE[kind]}={place} is not valid; expected a whole number from 0 to {len(filters)}."
             )
-        chosen = filters[place - 1 : place]
-        return lazy.attribution.filter_responses(subject.inspector, subject.trace, chosen)[0].numpy()
+        selection = filters[place - 1 : place]
+        return lazy.attribution.filter_responses(subject.inspector, subject.trace, selection)[0].numpy()
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return all filters and components, and the response of the chosen one, if any."""
@@ -129,13 +129,13 @@ class FiltersView(View):
         if settings["kind"] == "raw":
             return None
         shares = np.asarray(self.item(subject, "variance", settings), float)
-        place, said = np.arange(1, len(shares) + 1), LocalizedText("Component {number} of {count}")
+        place, text = np.arange(1, len(shares) + 1), LocalizedText("Component {number} of {count}")
         also = {"number": place, "count": [len(place)] * len(place)}
-        bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(said,), also=also)
-        along = LocalizedText("Principal component")
+        bars = Bars(place, 0 * shares, shares, (BLUE,) * len(place), told=(text,), also=also)
+        x_label = LocalizedText("Principal component")
         up = LocalizedText("Share of the total filter variance")
         ends = (0.4, len(place) + 0.6), (0.0, 1.08 * float(shares.max()) or 1.0)
-        return Chart(along, up, *ends, bars=bars, percent=True, aspect=0.68)
+        return Chart(x_label, up, *ends, bars=bars, percent=True, aspect=0.68)
 
     def _weight(self, subject: ViewContext):
         """Return the filters, (filter, channel, y, x), of the linear embedding or of the stem.
@@ -159,10 +159,10 @@ def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle
     framed, response = {"chosen": place - 1 if place else None}, ()
     if place:
         values = view.item(subject, "response", settings)
-        scale = Scale("balance", -(most := symmetric_limit(values)), most, LocalizedText(SUM))
-        of = {"number": place, "count": len(filters)}
-        title = LocalizedText("Response to component {number} of {count}", **of)
-        title = LocalizedText("Response to filter {number} of {count}", **of) if raw else title
+        scale = Scale("balance", -(limit := symmetric_limit(values)), limit, LocalizedText(SUM))
+        counts = {"number": place, "count": len(filters)}
+        title = LocalizedText("Response to component {number} of {count}", **counts)
+        title = LocalizedText("Response to filter {number} of {count}", **counts) if raw else title
         response = (map_over_image(subject, style, values, scale, title),)
     if raw:
         title = LocalizedText("All {count} filters, largest norm first", count=len(filters))

@@ -99,9 +99,9 @@ def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle
     norms = np.asarray(view.item(subject, "norms", settings), float).reshape(2, rows, cols)
     titles = (LocalizedText("Embedding norm"), LocalizedText("… with position embedding"))
     maps = tuple(
-        Map("", None, one, None, Scale("viridis", *finite_range(one), title), aspect=grid_aspect(grid))
-        for one, title in zip(norms, titles, strict=True)
-        if np.isfinite(one).any()
+        Map("", None, norm, None, Scale("viridis", *finite_range(norm), title), aspect=grid_aspect(grid))
+        for norm, title in zip(norms, titles, strict=True)
+        if np.isfinite(norm).any()
     )
     if sequence:
         return FigureSpec(((main,), maps), notes, width=WIDE)
@@ -112,8 +112,8 @@ def _patch_count_text(grid: Grid, kept: Sequence[int] | None) -> LocalizedText:
     """Return the text with the numbers of patches and tokens; `kept` are the remaining patches, or None."""
     (tall, wide), count = grid.patch, grid.patches if kept is None else len(kept)
     left = "" if kept is None else f" − {grid.patches - count}"
-    whole = f"{grid.rows} × {grid.cols}{left} = {count}"
-    details = {"sum": whole, "height": tall, "width": wide, "tokens": count + grid.prefix}
+    text = f"{grid.rows} × {grid.cols}{left} = {count}"
+    details = {"sum": text, "height": tall, "width": wide, "tokens": count + grid.prefix}
     if not grid.prefix:
         return LocalizedText("{sum} patches of {height} × {width} pixels: {tokens} tokens", **details)
     names = prefix_name(grid.prefix_names[0]) if grid.prefix == 1 else ", ".join(grid.prefix_names)

@@ -95,20 +95,20 @@ def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle
     """Return all similarities as tiles or one matrix; with detail also the middle patch's, enlarged."""
     grid = subject.grid
     similarity = np.asarray(view.item(subject, "similarity", settings), np.float32)
-    each = similarity.reshape(grid.patches, grid.rows, grid.cols)
+    maps = similarity.reshape(grid.patches, grid.rows, grid.cols)
     details = view.summary(subject) if settings["scale"] == "data" else {"minimum": -1.0, "maximum": 1.0}
     scale = Scale("viridis", details["minimum"], details["maximum"], LocalizedText("Cosine similarity"))
     if settings["form"] == "matrix":
-        said = LocalizedText("Input patch number")
-        main = Matrix(similarity, scale, said, said, step=grid.cols)
+        label = LocalizedText("Input patch number")
+        main = Matrix(similarity, scale, label, label, step=grid.cols)
     else:
-        main = patch_tiles(grid, each, aspect=grid.rows / grid.cols, scale=scale)
+        main = patch_tiles(grid, maps, aspect=grid.rows / grid.cols, scale=scale)
     if not style.detail:
         return FigureSpec(((main,),), width=112.0)
     middle = grid.rows // 2 * grid.cols + grid.cols // 2
     title = join_texts(patch_name(middle), place_name(grid, middle))
-    one = Map(title, None, each[middle], None, scale, marks=(PatchFrame(middle),), aspect=grid_aspect(grid))
-    return FigureSpec(((main, one),), weights=((1.9, 1.0),), width=WIDE)
+    panel = Map(title, None, maps[middle], None, scale, marks=(PatchFrame(middle),), aspect=grid_aspect(grid))
+    return FigureSpec(((main, panel),), weights=((1.9, 1.0),), width=WIDE)
 
 
 def _cosines(table, grid) -> np.ndarray:

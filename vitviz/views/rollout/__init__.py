@@ -64,13 +64,13 @@ def _overlay_png(view: View, subject: ViewContext, settings: Settings, upload: n
     alone = settings["alone"]
     laid = item_values(view, subject, "layers" if alone else "map", settings)
     laid = laid[alone - 1] if alone else laid
-    look = [settings[name] for name in ("overlay", "opacity", "colormap")]
+    style = [settings[name] for name in ("overlay", "opacity", "colormap")]
     low, high = float(laid.min()) if settings["scale"] == "data" else 0.0, None
     if settings["difference"] == "on":
         high = symmetric_limit(laid)
-        low, look[0], look[2] = -high, "heat", "balance"
+        low, style[0], style[2] = -high, "heat", "balance"
     box, smooth = crop_on_upload(upload, subject.trace.view), settings["smooth"] == "on"
-    return encode_image(overlay(upload, laid, box, *look, smooth, low, high), ".png")
+    return encode_image(overlay(upload, laid, box, *style, smooth, low, high), ".png")
 
 
 class RolloutView(View):
@@ -131,8 +131,8 @@ class RolloutView(View):
         if name == "layers":
             return analyses.mean_attention(subject.trace, settings["query"]).numpy()
         layers = settings["layers"] and tuple(layer - 1 for layer in settings["layers"])
-        asked = {name: settings[name] for name in _ASKED}
-        return analyses.rollout(subject.trace, **{**asked, "layers": layers}).numpy()
+        options = {name: settings[name] for name in _ASKED}
+        return analyses.rollout(subject.trace, **{**options, "layers": layers}).numpy()
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return the rollout, the mean attention by layer and the crop box, for export."""
@@ -145,24 +145,24 @@ class RolloutView(View):
 
 def spec(view: View, subject: ViewContext, settings: Settings, style: PrintStyle) -> FigureSpec:
     """Return the rollout, or one layer, over the upload; with detail every layer's attention."""
-    whole = np.asarray(item_values(view, subject, "map", settings), float)
+    full_map = np.asarray(item_values(view, subject, "map", settings), float)
     layers = np.asarray(item_values(view, subject, "layers", settings), float)
     alone = settings["alone"]
-    values = layers[alone - 1] if alone else whole
-    what = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
-    title = join_texts(what, _query_name(view, subject, settings["query"]))
+    values = layers[alone - 1] if alone else full_map
+    label = LocalizedText("Layer {layer} alone", layer=alone) if alone else LocalizedText("Rollout")
+    title = join_texts(label, _query_name(view, subject, settings["query"]))
     main = _overlay_map(subject, settings, style, values, title)
     notes = (_share(subject, settings, values),)
     if not style.detail:
         return FigureSpec(((main,),), notes, width=NARROW)
     colours = "grey" if settings["overlay"] == "paper" else settings["colormap"]
-    scales = (Scale(colours, 0.0, float(one.max()) or 1.0, "") for one in layers)
+    scales = (Scale(colours, 0.0, float(layer.max()) or 1.0, "") for layer in layers)
     pairs = zip(layers, scales, strict=True)
-    each = np.stack([scale_to_rgb(one, difference_scale(settings, one, scale)) for one, scale in pairs])
+    tiles = np.stack([scale_to_rgb(w, difference_scale(settings, w, scale)) for w, scale in pairs])
     across = int(np.ceil(np.sqrt(1.6 * len(layers))))
     names = tuple(str(layer + 1) for layer in range(len(layers)))
-    said = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
-    strip = Tiles(each, across, said, names, gap=0.08, aspect=grid_aspect(subject.grid))
+    caption = LocalizedText("Each layer separately: mean over its heads, each map scaled separately")
+    strip = Tiles(tiles, across, caption, names, gap=0.08, aspect=grid_aspect(subject.grid))
     return FigureSpec(((main, strip),), notes, width=WIDE)
 
 

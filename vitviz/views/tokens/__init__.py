@@ -188,7 +188,7 @@ class RepresentationsView(View):
 
         "whole" is True if the input has few enough tokens to send the cosines of all pairs.
         """
-        details = [[one.name, one.title] for one in samples()]
+        details = [[sample.name, sample.title] for sample in samples()]
         return {"whole": subject.grid.tokens <= WHOLE, "samples": details}
 
     def item(self, subject: ViewContext, name: str, settings: Settings) -> np.ndarray:
@@ -235,18 +235,18 @@ class RepresentationsView(View):
         patches = norms[grid.prefix :]
         patches = patches[np.isfinite(patches)]  # dropped patches are NaN
         counts, edges = np.histogram(patches, BINS, (max(0.0, low - spare), high + spare))
-        middle, across = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
-        between = [f"{number(one)} – {number(other)}" for one, other in zip(edges, edges[1:], strict=False)]
+        middle, x_label = (edges[1:] + edges[:-1]) / 2, LocalizedText("Norm of the token")
+        between = [f"{number(start)} – {number(end)}" for start, end in zip(edges, edges[1:], strict=False)]
         details = {"told": (LocalizedText("{name}: {value}"),)}
-        details["also"] = {"name": [across] * BINS, "value": between}
+        details["also"] = {"name": [x_label] * BINS, "value": between}
         wide = 0.9 * float(edges[1] - edges[0])
         bars = Bars(middle, np.zeros(BINS), counts.astype(float), (BLUE,) * BINS, wide, **details)
         levels = []
-        for one, prefix in zip(norms, grid.prefix_names[:FEW], strict=False):
-            name = LocalizedText("{name}: {value}", name=prefix_name(prefix), value=number(one))
-            levels.append(ReferenceLine(float(one), name, upright=True, colour=GREY))
+        for norm, prefix in zip(norms, grid.prefix_names[:FEW], strict=False):
+            name = LocalizedText("{name}: {value}", name=prefix_name(prefix), value=number(norm))
+            levels.append(ReferenceLine(float(norm), name, upright=True, colour=GREY))
         reach = (float(edges[0]), float(edges[-1])), (0.0, 1.08 * float(counts.max()) or 1.0)
-        axes, title = (across, LocalizedText("Patches"), *reach), LocalizedText("Norms of the patches")
+        axes, title = (x_label, LocalizedText("Patches"), *reach), LocalizedText("Norms of the patches")
         return Chart(*axes, title, bars=bars, levels=tuple(levels), whole=False, aspect=0.75)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
@@ -276,7 +276,7 @@ def matrix_panels(view, subject, settings) -> tuple[Matrix, ...]:
 def _entropy_matrix(view, subject, settings) -> Matrix:
     """Return the matrix (head, layer) of attention entropy, in nats or as effective tokens."""
     looked, tokens = settings["measure"] == "looked", subject.trace.length
-    nats, own = (np.asarray(view.item(subject, f"{one}entropy", settings)).T for one in ("", "prefix_"))
+    nats, prefix = (np.asarray(view.item(subject, f"{p}entropy", settings)).T for p in ("", "prefix_"))
     if looked:
         text, low = LocalizedText("Effective number of tokens attended by each head"), 1.0
         high = float(tokens)
@@ -287,9 +287,9 @@ def _entropy_matrix(view, subject, settings) -> Matrix:
         label = LocalizedText("Entropy in nats; uniform attention has {most}", most=number(high))
     counted = {"count": table(np.exp(nats), number), "value": table(nats, number)}
     details = [_cell_names(nats), LocalizedText("{count} effective tokens, entropy {value} nats", **counted)]
-    for token, one in enumerate(own[:2]):
-        like = {"token": token_name(subject.grid, token), "value": table(one, number)}
-        details.append(LocalizedText("{token} as the query: {value} nats", **like))
+    for token, values in enumerate(prefix[:2]):
+        text_details = {"token": token_name(subject.grid, token), "value": table(values, number)}
+        details.append(LocalizedText("{token} as the query: {value} nats", **text_details))
     scale, column = Scale("viridis", low, high, label), max(settings["depth"], 1) - 1
     return Matrix(
         np.exp(nats) if looked else nats, scale, LAYER, HEAD, text, told=tuple(details), column=column
@@ -303,21 +303,21 @@ def _head_similarity_matrix(view, subject, settings) -> Matrix:
     if settings["alike"] == "cosine":
         title = LocalizedText(COSINE, layer=layer)
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("Cosine"))
-        said = LocalizedText("cosine {value}", value=table(alike, lambda one: f"{one:.3f}"))
+        text = LocalizedText("cosine {value}", value=table(alike, lambda value: f"{value:.3f}"))
     else:
         title = LocalizedText(DIVERGENCE, layer=layer)
-        most = float(np.log(2))
-        scale = Scale("magma", 0.0, most, LocalizedText("Nats, at most {most}", most=number(most)))
-        said = LocalizedText("divergence {value} nats", value=table(alike, number))
-    both = LocalizedText("Heads {one} and {other}", one=[[one] for one in heads], other=[heads])
-    return Matrix(alike, scale, HEAD, HEAD, title, told=(both, said))
+        maximum = float(np.log(2))
+        scale = Scale("magma", 0.0, maximum, LocalizedText("Nats, at most {most}", most=number(maximum)))
+        text = LocalizedText("divergence {value} nats", value=table(alike, number))
+    pair_text = LocalizedText("Heads {one} and {other}", one=[[head] for head in heads], other=[heads])
+    return Matrix(alike, scale, HEAD, HEAD, title, told=(pair_text, text))
 
 
 def _sink_matrix(view, subject, settings) -> Matrix:
     """Return the matrix (head, layer) of the largest fraction of attention on one token."""
     shares, tokens = np.asarray(view.item(subject, "sinks", settings), float).transpose(2, 1, 0)
-    share = table(100 * shares, lambda one: f"{number(one)} %")
-    at = table(tokens, lambda one: token_name(subject.grid, int(one)))
+    share = table(100 * shares, lambda value: f"{number(value)} %")
+    at = table(tokens, lambda token: token_name(subject.grid, int(token)))
     even = LocalizedText("uniform: {even}", even=f"{number(100 / subject.trace.length)} %")
     details = (_cell_names(shares), LocalizedText("{share} to {token}", share=share, token=at), even)
     label = LocalizedText("Largest fraction of attention on one token")
@@ -328,4 +328,4 @@ def _sink_matrix(view, subject, settings) -> Matrix:
 def _cell_names(values: np.ndarray) -> LocalizedText:
     """Return the text that names every cell of a matrix (head, layer), such as "Layer 1, head 2"."""
     heads, layers = (range(1, count + 1) for count in values.shape)
-    return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[one] for one in heads])
+    return LocalizedText("Layer {layer}, head {head}", layer=[layers], head=[[head] for head in heads])

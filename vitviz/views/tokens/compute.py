@@ -52,10 +52,10 @@ def basis_members(subject: ViewContext, settings: Settings) -> list[ViewContext]
             raise WrongSetting(LocalizedText(NO_STEPS, checkpoint=subject.checkpoint))
     else:
         result = [subject]
-    for one in result:
-        if _depths_and_width(one) != _depths_and_width(subject):
+    for run in result:
+        if _depths_and_width(run) != _depths_and_width(subject):
             details = {"checkpoint": subject.checkpoint, "own": _shape_text(subject)}
-            raise WrongSetting(LocalizedText(APART, **details, other=one.checkpoint, others=_shape_text(one)))
+            raise WrongSetting(LocalizedText(APART, **details, other=run.checkpoint, others=_shape_text(run)))
     return result
 
 
@@ -141,7 +141,7 @@ def cosine_rows(
     if not tokens:
         return np.zeros((0, trace.grid.tokens), np.float32)
     first = trace.grid.prefix
-    rows = [one if one < first else first + analyses.patch_index(trace, one - first) for one in tokens]
+    rows = [i if i < first else first + analyses.patch_index(trace, i - first) for i in tokens]
     centred, norm = settings["mean"] == "out", norm_inspector(subject, settings)
     result = analyses.token_cosines(trace, depth, centred, norm, rows)
     return analyses.to_sequence(trace, result).numpy()
@@ -172,7 +172,7 @@ def variance_shares(subject: ViewContext, settings: Settings) -> np.ndarray:
 
 def component_colours(subject: ViewContext, settings: Settings) -> np.ndarray:
     """Return patch colours from the components, at every depth: (depth, row, col, RGB); black if dropped."""
-    checkpoints = [one.checkpoint for one in basis_members(subject, settings)]
+    checkpoints = [context.checkpoint for context in basis_members(subject, settings)]
     return _tints(subject, settings)[checkpoints.index(subject.checkpoint)]
 
 
@@ -195,23 +195,23 @@ def _tints(subject: ViewContext, settings: Settings) -> list[np.ndarray]:
     def make() -> list[np.ndarray]:
         result, scores = basis_members(subject, settings), []
         for depth, basis in enumerate(_bases(subject, settings)):
-            each = [basis.scores(patch_tokens(one, depth, settings)) for one in result]
-            scores.append(analyses.whiten_scores(basis, lazy.torch.cat(each)))
-        own = [analyses.patch_mean_colours(one.trace) for one in result]
+            score_sets = [basis.scores(patch_tokens(context, depth, settings)) for context in result]
+            scores.append(analyses.whiten_scores(basis, lazy.torch.cat(score_sets)))
+        colours = [analyses.patch_mean_colours(context.trace) for context in result]
         if settings["tint"] == "steady" and settings["basis"] != "all":
-            scores = analyses.align_layers(scores, lazy.torch.cat(own))
+            scores = analyses.align_layers(scores, lazy.torch.cat(colours))
         elif settings["tint"] == "steady":  # a single basis needs a single rotation
-            turn = analyses.alignment_rotation(scores[0], lazy.torch.cat(own))
-            scores = [one @ turn for one in scores]
-        parts = zip(*(one.split(list(map(len, own))) for one in scores), strict=True)
-        return [_colours_on_grid(one.trace, part) for one, part in zip(result, parts, strict=True)]
+            turn = analyses.alignment_rotation(scores[0], lazy.torch.cat(colours))
+            scores = [matrix @ turn for matrix in scores]
+        parts = zip(*(matrix.split(list(map(len, colours))) for matrix in scores), strict=True)
+        return [_colours_on_grid(context.trace, part) for context, part in zip(result, parts, strict=True)]
 
     return subject.once(f"tints {basis_key(subject, settings)} {settings['tint']}", make)
 
 
 def _colours_on_grid(trace: Trace, scores: Sequence) -> np.ndarray:
     """Return the colours of component scores at each depth, on the grid: (depth, row, col, RGB)."""
-    laid = [analyses.to_grid(trace, analyses.scores_to_colours(one)).numpy() for one in scores]
+    laid = [analyses.to_grid(trace, analyses.scores_to_colours(matrix)).numpy() for matrix in scores]
     return np.nan_to_num(np.round(255 * np.stack(laid))).astype(np.uint8)
 
 
@@ -226,16 +226,16 @@ def trace_arrays(subject: ViewContext) -> dict[str, np.ndarray]:
 
     def make() -> dict[str, np.ndarray]:
         trace = subject.trace
-        usual = analyses.typical_norms(trace)
+        typical = analyses.typical_norms(trace)
         result = [analyses.largest_activations(trace, depth, LARGEST) for depth in range(len(trace.tokens))]
         largest = [
-            np.stack([one.values, _tokens(trace)[one.tokens], one.channels], axis=-1) for one in result
+            np.stack([peak.values, _tokens(trace)[peak.tokens], peak.channels], axis=-1) for peak in result
         ]
         return {
             "norms": analyses.to_sequence(trace, analyses.token_norms(trace)).numpy(),
-            "usual": np.stack([usual.median.numpy(), usual.mad.numpy()], axis=-1),
+            "usual": np.stack([typical.median.numpy(), typical.mad.numpy()], axis=-1),
             "largest": np.stack(largest),
-            "typical": np.asarray([one.typical for one in result]),
+            "typical": np.asarray([peak.typical for peak in result]),
         }
 
     return subject.once("lengths", make)
@@ -245,20 +245,20 @@ def layer_array(subject: ViewContext, name: str, block: int) -> np.ndarray:
     """Return a quantity of one layer's attention by its item name; `block` counts from 0."""
     if name == "received":
         return analyses.to_sequence(subject.trace, _received(subject)[block]).numpy()
-    made = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
-    return getattr(made, name).numpy()
+    redundancy = subject.once(f"redundancy {block}", lambda: analyses.head_redundancy(subject.trace, block))
+    return getattr(redundancy, name).numpy()
 
 
 def sinks(subject: ViewContext) -> np.ndarray:
     """Return, per head, the largest fraction of attention on one token, and this token: (layer, head, 2)."""
-    result = [one.max(dim=-1) for one in _received(subject)]
-    return np.stack([np.stack([one.values, _tokens(subject.trace)[one.indices]], axis=-1) for one in result])
+    result = [matrix.max(dim=-1) for matrix in _received(subject)]
+    return np.stack([np.stack([top.values, _tokens(subject.trace)[top.indices]], axis=-1) for top in result])
 
 
 def entropies(subject: ViewContext, name: str) -> np.ndarray:
     """Return "entropy", the mean over patch queries, (layer, head), or each prefix token's entropy."""
     result = _by_block(subject, "entropies", analyses.head_entropy)
-    return np.stack([(one.patches if name == "entropy" else one.prefix).numpy() for one in result])
+    return np.stack([(layer.patches if name == "entropy" else layer.prefix).numpy() for layer in result])
 
 
 def _received(subject: ViewContext) -> list:
@@ -287,10 +287,10 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
         result, depths = basis_members(subject, settings), range(len(subject.trace.tokens))
         count = min(3, *patch_tokens(subject, 0, settings).shape)
         if settings["basis"] == "all":
-            every = [patch_tokens(subject, depth, settings) for depth in depths]
-            return [analyses.fit_basis(every, count)] * len(depths)
-        sets = ([patch_tokens(one, depth, settings) for one in result] for depth in depths)
-        return [analyses.fit_basis(each, count) for each in sets]
+            token_sets = [patch_tokens(subject, depth, settings) for depth in depths]
+            return [analyses.fit_basis(token_sets, count)] * len(depths)
+        sets = ([patch_tokens(context, depth, settings) for context in result] for depth in depths)
+        return [analyses.fit_basis(tokens, count) for tokens in sets]
 
     return subject.once(f"bases {basis_key(subject, settings)}", make)
 
@@ -298,12 +298,12 @@ def _bases(subject: ViewContext, settings: Settings) -> list[analyses.Basis]:
 def _bases_over(frames: Iterable[ViewContext], settings: Settings) -> list[analyses.Basis]:
     """Return one basis per depth, fitted to all frames of a video, with one frame in memory at a time."""
     scatters: list[analyses.Scatter] = []
-    for one in frames:
-        each = [patch_tokens(one, depth, settings) for depth in range(len(one.trace.tokens))]
-        scatters = scatters or [analyses.Scatter() for _ in each]
-        for scatter, tokens in zip(scatters, each, strict=True):
+    for context in frames:
+        depths = [patch_tokens(context, depth, settings) for depth in range(len(context.trace.tokens))]
+        scatters = scatters or [analyses.Scatter() for _ in depths]
+        for scatter, tokens in zip(scatters, depths, strict=True):
             scatter.add(tokens)
-    return [one.basis(min(3, one.count, len(one.mean))) for one in scatters]
+    return [scatter.basis(min(3, scatter.count, len(scatter.mean))) for scatter in scatters]
 
 
 def _tokens(trace: Trace) -> np.ndarray:

@@ -36,11 +36,11 @@ def _similarity(view, subject, settings, style) -> FigureSpec:
     token, grid = settings["token"], subject.grid
     scale = _cosines(view, subject, settings)
     marks = _outliers(view, subject, settings) if settings["mark"] != "off" else ()
-    held = (PatchFrame(token - grid.prefix),) if token >= grid.prefix else ()
+    frames = (PatchFrame(token - grid.prefix),) if token >= grid.prefix else ()
     similar = LocalizedText("Similarity to {token}", token=_token_name(grid, token))
     title = join_texts(similar, _caption(settings))
     values = item_values(view, subject, "similarity", settings)
-    main = map_over_image(subject, style, values, scale, title, (*marks, *held), settings["opacity"])
+    main = map_over_image(subject, style, values, scale, title, (*marks, *frames), settings["opacity"])
     rows = [(main,)]
     if style.detail:
         depths = np.asarray(item_values(view, subject, "by_depth", settings), float)
@@ -63,12 +63,12 @@ def _cosines(view, subject, settings) -> Scale:
     Without the mean patch, it runs from -1 to 1. Otherwise it starts at the smallest cosine of any two
     tokens.
     """
-    every = item_values(view, subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
+    values = item_values(view, subject, "cosines" if view.summary(subject)["whole"] else "line", settings)
     if settings["difference"] == "on":
-        return difference_scale(settings, every, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
+        return difference_scale(settings, values, Scale("", 0.0, 1.0, LocalizedText("Cosine")))
     if settings["mean"] == "out":
         return Scale("balance", -1.0, 1.0, LocalizedText("Cosine without the mean patch"))
-    low, _ = finite_range(every)
+    low, _ = finite_range(values)
     return Scale("viridis", min(low, 0.99), 1.0, LocalizedText("Cosine"))
 
 
@@ -89,8 +89,8 @@ def _components(view, subject, settings, style) -> FigureSpec:
     turned = LocalizedText("Red, green, blue: components 1, 2, 3.")
     if settings["tint"] == "steady":
         turned = LocalizedText("Colours: all three components, rotated to match the previous depth.")
-    said = dict(zip(("first", "second", "third"), shares, strict=True))
-    notes = (LocalizedText("Explained variance: {first}, {second}, {third}.", **said), turned)
+    details = dict(zip(("first", "second", "third"), shares, strict=True))
+    notes = (LocalizedText("Explained variance: {first}, {second}, {third}.", **details), turned)
     bases = {
         "own": LocalizedText("Every depth, each in its own basis"),
         "all": LocalizedText("Every depth, one basis for all"),
@@ -103,10 +103,10 @@ def _components(view, subject, settings, style) -> FigureSpec:
         return FigureSpec(((main,),), notes, width=NARROW)
     singles = ()
     for i, share in enumerate(shares):
-        most = symmetric_limit(scores[..., i])
+        limit = symmetric_limit(scores[..., i])
         name = LocalizedText("Component {number}: {share}", number=i + 1, share=share)
-        own = Scale("balance", -most, most, LocalizedText("Score"))
-        singles += (Map(name, None, scores[..., i], None, own, aspect=grid_aspect(grid)),)
+        colour_scale = Scale("balance", -limit, limit, LocalizedText("Score"))
+        singles += (Map(name, None, scores[..., i], None, colour_scale, aspect=grid_aspect(grid)),)
     return FigureSpec(((main, _strip(tints, text, grid, settings)), singles), notes, width=WIDE)
 
 
@@ -130,13 +130,13 @@ def _norms(view, subject, settings, style) -> FigureSpec:
     notes = [LocalizedText(LIMIT, **details)]
     if 0 < grid.prefix <= 4:
         details = [(_token_name(grid, i), number(norms[depth, i])) for i in range(grid.prefix)]
-        named = (LocalizedText("{name}: {value}", name=name, value=value) for name, value in details)
-        notes.append(join_texts(*named))
+        texts = (LocalizedText("{name}: {value}", name=name, value=value) for name, value in details)
+        notes.append(join_texts(*texts))
     if not style.detail:
         return FigureSpec(((main,),), tuple(notes), width=NARROW)
     laid = norms[:, grid.prefix :].reshape(-1, grid.rows, grid.cols)
-    each = np.stack([scale_to_rgb(one, Scale("magma", *finite_range(one), "")) for one in laid])
-    strip = _strip(each, LocalizedText("Every depth, each on its own scale"), grid, settings)
+    tiles = np.stack([scale_to_rgb(panel, Scale("magma", *finite_range(panel), "")) for panel in laid])
+    strip = _strip(tiles, LocalizedText("Every depth, each on its own scale"), grid, settings)
     chart = _mark_limit(view.chart(subject, settings), limit)
     rows = (main, chart), (strip, *matrix_panels(view, subject, settings))
     return FigureSpec(rows, tuple(notes), width=WIDE)
@@ -144,15 +144,15 @@ def _norms(view, subject, settings, style) -> FigureSpec:
 
 def _heads(view, subject, settings, style) -> FigureSpec:
     """Return the spread of each head's attention; with detail also the similarity of a layer's heads."""
-    both = matrix_panels(view, subject, settings)
-    return FigureSpec((both,), width=WIDE) if style.detail else FigureSpec((both[:1],), width=NARROW)
+    panels = matrix_panels(view, subject, settings)
+    return FigureSpec((panels,), width=WIDE) if style.detail else FigureSpec((panels[:1],), width=NARROW)
 
 
 def _mark_limit(chart: Chart, limit: float) -> Chart:
     """Return the histogram of norms with a line at `limit` and the bars above it in orange."""
-    said = {"value": number(limit)}
-    name = LocalizedText("limit: {value}", **said)
-    level = ReferenceLine(limit, name, True, beyond=LocalizedText("limit: {value}, beyond this axis", **said))
+    args = {"value": number(limit)}
+    name = LocalizedText("limit: {value}", **args)
+    level = ReferenceLine(limit, name, True, beyond=LocalizedText("limit: {value}, beyond this axis", **args))
     colours = tuple(ORANGE if at > limit else BLUE for at in chart.bars.x)
     bars = replace(chart.bars, colours=colours)
     return replace(chart, bars=bars, levels=(level, *chart.levels))
@@ -162,8 +162,8 @@ def _strip(pictures: np.ndarray, title: str, grid, settings, scale: Scale | None
     """Return a small map per depth with the selected one framed; `scale` is that of the large map."""
     names = tuple(str(depth) for depth in range(len(pictures)))
     across = int(np.ceil(np.sqrt(len(pictures))))
-    like = {"gap": 0.1, "aspect": grid_aspect(grid), "scale": scale, "unscaled": True}
-    return Tiles(pictures, across, title, names, chosen=settings["depth"], **like)
+    options = {"gap": 0.1, "aspect": grid_aspect(grid), "scale": scale, "unscaled": True}
+    return Tiles(pictures, across, title, names, chosen=settings["depth"], **options)
 
 
 def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
@@ -178,8 +178,8 @@ def _outliers(view, subject, settings) -> tuple[PatchFrame, ...]:
 def _caption(settings) -> str:
     """Return the caption with the depth, and whether tokens are raw or through the final norm."""
     final = settings["norm"] == "final" and settings["show"] != "norms"
-    said = "depth {depth}, through the final norm" if final else "depth {depth}, raw"
-    return LocalizedText(said, depth=settings["depth"])
+    text = "depth {depth}, through the final norm" if final else "depth {depth}, raw"
+    return LocalizedText(text, depth=settings["depth"])
 
 
 def _token_name(grid, token: int) -> str:

@@ -105,8 +105,8 @@ class TourView(View):
         """
         trace = subject.trace
         if name == "embedded":
-            both = trace.patch_embedding, trace.position_embedded
-            return np.stack([tokens.numpy() for tokens in both if tokens is not None])
+            embeddings = trace.patch_embedding, trace.position_embedded
+            return np.stack([tokens.numpy() for tokens in embeddings if tokens is not None])
         if name == "front":
             return subject.inspector.parts(trace.grid.pixels).prefix.numpy()
         if name == "filter":
@@ -155,7 +155,7 @@ class TourView(View):
             "scale": np.asarray(row.scale),
             "subtracted": np.asarray(row.shift),
             "y": np.asarray(result["y"]),
-            **{name: one.numpy() for name, one in tensors.items() if one is not None},
+            **{name: tensor.numpy() for name, tensor in tensors.items() if tensor is not None},
         }
 
     def _row(self, trace: Trace, settings: Settings) -> WorkedRow:
@@ -185,7 +185,7 @@ def facts_of(subject: ViewContext, parts: ModelParts) -> Facts:
         **{name: getattr(parts, name) for name in ("mlp", "stem", "plain_blocks", "layer_scale")},
         norm_before_blocks=moved > 1e-4 * scale,
         prefix_read=trace.readout is not None
-        and any(one.start == 0 and one.stop > 1 for one in trace.readout.summaries),
+        and any(summary.start == 0 and summary.stop > 1 for summary in trace.readout.summaries),
         accounted=made.has_decomposition(subject),
         score="" if trace.classes is None else trace.classes.score,
         head_type=trace.head_type,

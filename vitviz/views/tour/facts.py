@@ -62,10 +62,10 @@ class Facts:
         grid, (tall, wide), (height, across) = self.grid, self.grid.patch, self.grid.pixels
         result = {"rows": grid.rows, "cols": grid.cols, "tall": tall, "wide": wide, "height": height}
         result |= {"across": across, "patches": grid.patches, "tokens": grid.tokens}
-        own = "numbers width layers heads dim mlp classes".split()
+        fields = "numbers width layers heads dim mlp classes".split()
         read = self.width * (2 if self.pool == "class and average" else 1)
         result |= {"read": read, "together": self.layers * self.heads, "table": self.position_rows}
-        return result | {name: getattr(self, name) for name in own}
+        return result | {name: getattr(self, name) for name in fields}
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ def embedding_explained(trace: Trace, parts: ModelParts, preprocessing) -> bool:
         return False
     pixels = trace.view.picture[:tall, :wide].astype(np.float64) / 255
     pixels = (pixels - preprocessing.mean) / preprocessing.std
-    made = parts.embedding.weight.numpy() @ pixels.flatten() + parts.embedding.bias.numpy()
+    embedding = parts.embedding.weight.numpy() @ pixels.flatten() + parts.embedding.bias.numpy()
     real = trace.patch_embedding[0].numpy()
-    return bool(np.abs(made - real).max() <= 1e-3 * max(np.abs(real).max(), 1e-30))
+    return bool(np.abs(embedding - real).max() <= 1e-3 * max(np.abs(real).max(), 1e-30))
 
 
 def classes_of(trace: Trace) -> int:
@@ -120,10 +120,10 @@ def largest_contributions(subject: ViewContext) -> dict[str, Any]:
     account = analyses.attribution_of(shared_logit_terms(subject), first)
     shares, heads = account.heads.flatten(), account.heads.shape[1]
     largest = shares.argsort(descending=True)[:SHARES].tolist()
-    lines = [{"layer": i // heads + 1, "head": i % heads + 1, "share": shares[i].item()} for i in largest]
-    rest = account.total - sum(line["share"] for line in lines)
-    sums = {"rest": rest, "total": account.total, "logit": account.logit}
-    return {"name": trace.named(first), "lines": lines, **sums}
+    terms = [{"layer": i // heads + 1, "head": i % heads + 1, "share": shares[i].item()} for i in largest]
+    remainder = account.total - sum(line["share"] for line in terms)
+    sums = {"rest": remainder, "total": account.total, "logit": account.logit}
+    return {"name": trace.named(first), "lines": terms, **sums}
 
 
 def prediction_without_head(subject: ViewContext) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def prediction_without_head(subject: ViewContext) -> dict[str, Any]:
     logits = subject.trace.logits.double()
     lost = ablation_drops(subject, head["layer"] - 1)[head["head"] - 1].double()
     left, first = logits - lost, int(logits.argmax())
-    before, after = (replace(subject.trace, logits=one).top(ANSWERS) for one in (logits, left))
+    before, after = (replace(subject.trace, logits=row).top(ANSWERS) for row in (logits, left))
     numbers = {"lost": lost[first].item(), "left": left[first].item()}
     return {**result, "before": before, "after": after, **numbers}
 
@@ -163,16 +163,16 @@ def largest_path(subject: ViewContext) -> dict[str, Any]:
         read = shared_upstream(subject, first, layer - 1, head - 1)
     except VitvizError as error:
         return {"reason": to_json(message_of(error))}
-    every = [line for line in read.lines() if line[0].kind not in ("bias", "constant")]
-    writer, part = max(every, key=lambda line: abs(line[1]))
+    terms = [line for line in read.lines() if line[0].kind not in ("bias", "constant")]
+    writer, part = max(terms, key=lambda line: abs(line[1]))
     patches = read.by_token.of(writer)[subject.grid.prefix :].nan_to_num()
     patch = int((patches * (1 if part >= 0 else -1)).argmax())
     names = writer_name("head", layer, head), writer_name(*writer_numbers(writer)), patch_name(patch)
-    lines = zip(names, (read.share, part, patches[patch].item()), strict=True)
+    shares = zip(names, (read.share, part, patches[patch].item()), strict=True)
     return {
         "name": result["name"],
         "logit": result["total"],
-        "lines": [{"name": to_json(name), "share": share} for name, share in lines],
+        "lines": [{"name": to_json(name), "share": share} for name, share in shares],
         "patch": patch,
         "settings": {"trail": f"{layer}.{head}", "writer": ".".join(map(str, writer_numbers(writer)))},
     }
@@ -190,28 +190,28 @@ def shuffled_predictions(subject: ViewContext, seed: int) -> dict[str, Any]:
     if parts.why_positions is None:
         traces["zeroed"] = inspector.experiment(trace.view, positions=False)
         traces["both"] = inspector.experiment(trace.view, shuffle=seed, positions=False)
-    ys = {name: inspector.readout(one).numpy().astype(np.float64) for name, one in traces.items()}
+    ys = {name: inspector.readout(trace).numpy().astype(np.float64) for name, trace in traces.items()}
     outputs = {
-        name: ys[name] if one.logits is None else one.logits.numpy().astype(np.float64)
-        for name, one in traces.items()
+        name: ys[name] if trace.logits is None else trace.logits.numpy().astype(np.float64)
+        for name, trace in traces.items()
     }
 
-    def difference(one: str, two: str) -> dict[str, float] | None:
-        if one not in outputs or two not in outputs:
+    def difference(name: str, other: str) -> dict[str, float] | None:
+        if name not in outputs or other not in outputs:
             return None
-        largest = float(abs(outputs[one] - outputs[two]).max())
-        return {"largest": largest, "relative": largest / max(float(abs(outputs[one]).max()), 1e-30)}
+        largest = float(abs(outputs[name] - outputs[other]).max())
+        return {"largest": largest, "relative": largest / max(float(abs(outputs[name]).max()), 1e-30)}
 
     answers, plain = {}, ys["original"]
-    for name, one in traces.items():
+    for name, variant in traces.items():
         cosine = plain @ ys[name] / max(np.linalg.norm(plain) * np.linalg.norm(ys[name]), 1e-30)
         answers[name] = {
-            "top": [[label, round_short(p)] for label, p in one.top(3)],
+            "top": [[label, round_short(p)] for label, p in variant.top(3)],
             "likeness": round_short(cosine),
         }
     order = permutation(trace.grid.patches, seed).tolist()
-    apart = {"with": difference("original", "shuffled"), "without": difference("zeroed", "both")}
-    return {"order": order, "answers": answers, **apart}
+    differences = {"with": difference("original", "shuffled"), "without": difference("zeroed", "both")}
+    return {"order": order, "answers": answers, **differences}
 
 
 def round_short(number: float) -> float:

@@ -18,7 +18,7 @@ TEXTS = {  # paragraphs by section of steps.md; the last paragraph of most secti
 
 def _keyed(section: str) -> dict[str, str]:
     """Return the paragraphs of a section of the texts, by the key before their colon."""
-    return dict(one.split(": ", 1) for one in TEXTS[section])
+    return dict(line.split(": ", 1) for line in TEXTS[section])
 
 
 def tour_steps(facts: Facts) -> list[Step]:
@@ -26,8 +26,8 @@ def tour_steps(facts: Facts) -> list[Step]:
     start = (_picture, _patches, _flatten, _embedding)
     middle = (_prefix_tokens, _positions, _attention, _layers, _readout, _probabilities)
     last = (_sum_by_hand, _head_ablated, _one_path)
-    made = [make(facts) for make in (*start, *middle, *last)]
-    return [replace(step, values={**facts.values, **step.values}) for step in made]
+    steps = [make(facts) for make in (*start, *middle, *last)]
+    return [replace(step, values={**facts.values, **step.values}) for step in steps]
 
 
 def tour_texts() -> list[str]:
@@ -49,12 +49,12 @@ def tour_texts() -> list[str]:
     changes += [{name: True} for name in ("stem", "layer_scale", "norm_before_blocks")]
     changes += [{name: False} for name in ("plain_blocks", "accounted", "named")]
     changes += [{"score": score, "head_type": score} for score in ("softmax", "sigmoid")]
-    changes += [{"head_type": one, "classes": count} for one in ("sigmoid", "value") for count in (1, 2)]
+    changes += [{"head_type": kind, "classes": count} for kind in ("sigmoid", "value") for count in (1, 2)]
     changes += [{"classes": 0}, {"mlp": None}]
     models = [replace(plain, **change) for change in changes]
     result = [step for facts in models for step in tour_steps(facts)]
-    said = {text for step in result for text in (step.title, *step.said, step.attempt, *step.shapes)}
-    return sorted(said.union(*map(diagram.diagram_texts, models)))
+    texts = {text for step in result for text in (step.title, *step.said, step.attempt, *step.shapes)}
+    return sorted(texts.union(*map(diagram.diagram_texts, models)))
 
 
 def _picture(f: Facts) -> Step:
@@ -233,8 +233,8 @@ def _probabilities(f: Facts) -> Step:
         return step(tuple(said), attempt)
     (attempt,) = TEXTS["probabilities"]
     if (f.score or f.head_type) == "sigmoid":
-        own, labels, output, single = _keyed("sigmoid").values()
-        said = TEXTS["sigmoid of sentences"] if f.score else (own, labels)
+        reading, labels, output, single = _keyed("sigmoid").values()
+        said = TEXTS["sigmoid of sentences"] if f.score else (reading, labels)
         said = (output, single) if f.classes == 1 and not f.score else said
         formula, shape = "p_{c} = 1 / (1 + exp(−logit_{c}))", "{classes} logits → {classes} probabilities"
         return step(said, attempt, (formula,), (shape,))

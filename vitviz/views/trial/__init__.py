@@ -45,8 +45,8 @@ def method_group(method: str) -> tuple[str, ...]:
     >>> method_group("frozen"), method_group("leave_one_out")
     (('centre', 'ledger', 'frozen'), ('leave_one_out',))
     """
-    usual = tuple(name for name in ORDER[1:] if name not in (*DENSE, *LAST))
-    for cheap in (usual, DENSE):
+    default_methods = tuple(name for name in ORDER[1:] if name not in (*DENSE, *LAST))
+    for cheap in (default_methods, DENSE):
         if method in cheap:
             start = cheap.index(method) // TOGETHER * TOGETHER
             return cheap[start : start + TOGETHER]
@@ -60,18 +60,18 @@ def requested_steps(settings: Settings) -> int | None:
 
 def tested_methods(subject: ViewContext) -> tuple[str, ...]:
     """Return the methods to test: without those for sentences if the classes are the model's own."""
-    given = subject.survey is not None or subject.trace.classes is not None
-    return tuple(name for name in ORDER if given or name not in DENSE)
+    has_target = subject.survey is not None or subject.trace.classes is not None
+    return tuple(name for name in ORDER if has_target or name not in DENSE)
 
 
 def _is_available(subject: ViewContext, settings: Settings) -> bool:
     """Return True for a survey, or if the results of every method are cached."""
     if subject.survey is not None:
         return True
-    target, asked = parse_target(subject, settings["target"]), settings["patches_as"]
+    target, protocol = parse_target(subject, settings["target"]), settings["patches_as"]
     keys = (
-        lazy.trial_compute.part_key(target, asked, one, requested_steps(settings))
-        for one in tested_methods(subject)
+        lazy.trial_compute.part_key(target, protocol, method, requested_steps(settings))
+        for method in tested_methods(subject)
     )
     return all(map(subject.made, keys))
 
@@ -197,7 +197,7 @@ class FaithfulnessView(View):
             return json_bytes({"likeliest": likeliest_classes(subject.trace, SHOWN), "labels": labels})
         target = parse_target(subject, settings["target"])
         if name == "agreement":
-            methods = [one for one in tested_methods(subject) if one not in (*LAST, "random", "centre")]
+            methods = [name for name in tested_methods(subject) if name not in (*LAST, "random", "centre")]
             others = subject.trace.logits.numel() > 1  # classes to compare maps with
             beside = compute.class_sensitivity_column(subject, target, methods) if others else None
             results = self.results(subject, settings)
@@ -206,26 +206,26 @@ class FaithfulnessView(View):
         if name == "verdict" and not settings["method"]:
             settings = {**settings, "method": order[-1]}
         if settings["method"] not in order:
-            given = quoted(settings["method"])
-            raise Unknown(f"There is no method {given}; expected one of {', '.join(order)}.")
+            method = quoted(settings["method"])
+            raise Unknown(f"There is no method {method}; expected one of {', '.join(order)}.")
         if name in ("panels", "verdict"):  # of the methods tested so far, in the order of requests
-            known = order[: order.index(settings["method"]) + 1]
-            asked = settings["patches_as"], known, requested_steps(settings)
-            trial = replace(compute.evaluate_all(subject, target, *asked), planned=len(order) - 1)
+            preceding = order[: order.index(settings["method"]) + 1]
+            arguments = settings["patches_as"], preceding, requested_steps(settings)
+            trial = replace(compute.evaluate_all(subject, target, *arguments), planned=len(order) - 1)
             if name == "verdict":
                 return json_bytes(compute.ranking_json(trial, settings["score"]))
-            ranked = tuple(one for one, _ in trial.ranking(settings["score"]))
-            names = ranked if known == order else tuple(trial.curves)
+            ranked = tuple(method for method, _ in trial.ranking(settings["score"]))
+            names = ranked if preceding == order else tuple(trial.curves)
             return json_bytes(to_json(compute.curve_panels(trial, names, subject, settings)))
-        asked = settings["patches_as"], settings["method"], requested_steps(settings)
-        return json_bytes(compute.method_json(compute.evaluate_method(subject, target, *asked)))
+        arguments = settings["patches_as"], settings["method"], requested_steps(settings)
+        return json_bytes(compute.method_json(compute.evaluate_method(subject, target, *arguments)))
 
     def results(self, subject: ViewContext, settings: Settings, alone: bool = False):
         """Return the test of all methods; with `alone`, that of the selected method and random maps."""
         methods = ("random", settings["method"]) if alone else tested_methods(subject)
         target = parse_target(subject, settings["target"])
-        asked = settings["patches_as"], tuple(dict.fromkeys(methods)), requested_steps(settings)
-        return lazy.trial_compute.evaluate_all(subject, target, *asked)
+        arguments = settings["patches_as"], tuple(dict.fromkeys(methods)), requested_steps(settings)
+        return lazy.trial_compute.evaluate_all(subject, target, *arguments)
 
     def numbers(self, subject: ViewContext, settings: Settings) -> dict[str, np.ndarray]:
         """Return areas, curves and maps by method for one image; for a survey, its means."""

@@ -47,20 +47,20 @@ def evaluate_method(
     steps = steps if STEPPED in methods else None
 
     def make() -> Faithfulness:
-        known = {}
+        cached = {}
         for name in methods:
             with suppress(UnsupportedModel, OutOfMemory):  # `evaluate_methods` keeps the reason
-                known[name] = shared_saliency_map(subject, target, name, steps)
+                cached[name] = shared_saliency_map(subject, target, name, steps)
         passes = passes_of(subject, target, patches_as)
-        return evaluate_methods(passes, methods, patches_as, known_maps=known, chance=False, steps=steps)
+        return evaluate_methods(passes, methods, patches_as, known_maps=cached, chance=False, steps=steps)
 
     return subject.once_by_passes(part_key(target, patches_as, method, steps), make).part(method)
 
 
 def part_key(target: ClassTarget, patches_as: str, method: str, steps: int | None = None) -> str:
     """Return the cache key of the test of a method's group."""
-    more = f" {steps}" if method == STEPPED else ""
-    return f"trial {' '.join(method_group(method))} {target} {patches_as}{more}"
+    suffix = f" {steps}" if method == STEPPED else ""
+    return f"trial {' '.join(method_group(method))} {target} {patches_as}{suffix}"
 
 
 def evaluate_all(
@@ -114,14 +114,14 @@ def curve_charts(
 
     The scale runs from 0 to 1; for logits, it covers the values.
     """
-    lines = {side: _lines(trial, side, score, names, held) for side in SIDES}
-    every = [end for side in lines.values() for one in side for end in (one.y, *(one.band or ()))]
-    low, high = (0.0, *map(np.min, every)), (1.0, *map(np.max, every))
+    series = {side: _lines(trial, side, score, names, held) for side in SIDES}
+    band_ends = [end for side in series.values() for line in side for end in (line.y, *(line.band or ()))]
+    low, high = (0.0, *map(np.min, band_ends)), (1.0, *map(np.max, band_ends))
     ends = (float(min(low)), float(max(high))) if score == "logit" else (0.0, 1.0)
     axes = LocalizedText("patches removed"), label, (-2.0, 106.0), ends
     ticks = tuple((at, f"{at} %") for at in range(0, 101, 25))
-    like = {"percent": score != "logit", "ticks": ticks, "keyed": True}
-    return tuple(Chart(*axes, title, lines[side], **like) for side, (title, _) in SIDES.items())
+    options = {"percent": score != "logit", "ticks": ticks, "keyed": True}
+    return tuple(Chart(*axes, title, series[side], **options) for side, (title, _) in SIDES.items())
 
 
 def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], held: str) -> tuple[Series, ...]:
@@ -134,10 +134,10 @@ def _lines(trial: Faithfulness, side: str, score: str, names: Sequence[str], hel
         colour, dash = grey[name] if name in CONTROLS else next(styles)
         band = tuple(end.numpy() for end in chance_band(trial, side, score)) if name == "random" else None
         title, x = LocalizedText(TITLES[name]), 100 * np.asarray(trial.shares)
-        more = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
-        more["whole"] = [LocalizedText("the whole image"), *[""] * (len(x) - 1)]
+        also = {"method": [title] * len(x), "share": np.rint(x).astype(int)}
+        also["whole"] = [LocalizedText("the whole image"), *[""] * (len(x) - 1)]
         thick = 0.7 if name == held else 0.35
-        line = Series(x, y, title, colour, True, False, band, dash, thick, told=details, also=more, key=name)
+        line = Series(x, y, title, colour, True, False, band, dash, thick, told=details, also=also, key=name)
         result.append(line)
     return tuple(result)
 
@@ -160,7 +160,7 @@ def ranking_json(trial: Faithfulness, score: str) -> dict[str, Any]:
     for name, gap in trial.ranking(score):
         row = {"method": name, "areas": list(trial.areas(name, score)), "gap": gap}
         row |= {"saco": trial.curves[name].saco, "beats": name in beats}
-        row |= {one: getattr(trial.maps[name], one) for one in ("unexplained", *CONVERGENCE)}
+        row |= {measure: getattr(trial.maps[name], measure) for measure in ("unexplained", *CONVERGENCE)}
         rows.append(row)
     return {
         "verdict": text_to_json(verdict_text(trial, score)),
@@ -198,13 +198,13 @@ def correlation_matrix(trial: Faithfulness, score: str, beside: RankingColumn | 
         values = np.column_stack([values, np.full(len(names), np.nan), column])
         cols, whose = [*cols, "", ""], [*whose, "", LocalizedText("{class}, same method", **{"class": other})]
         notes += (LocalizedText(LAST, **{"class": other}),)
-    said = table(values, lambda one: "–" if np.isnan(one) else fixed(one, 2))
-    said = [[col and one for one, col in zip(row, whose, strict=True)] for row in said]
-    details = tuple(LocalizedText("{line}", line=line) for line in (said, [[one] for one in titles], [whose]))
+    texts = table(values, lambda value: "–" if np.isnan(value) else fixed(value, 2))
+    texts = [[col and text for text, col in zip(row, whose, strict=True)] for row in texts]
+    details = tuple(LocalizedText("{line}", line=line) for line in (texts, [[t] for t in titles], [whose]))
     scale = Scale("balance", -1.0, 1.0, LocalizedText("Agreement"))
     title = LocalizedText("Rank correlations of the maps.")
-    like = {"told": details, "notes": notes, "unscaled": True}
-    return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **like)
+    options = {"told": details, "notes": notes, "unscaled": True}
+    return Matrix(values, scale, "", "", title, rows=tuple(titles), cols=tuple(cols), **options)
 
 
 def class_sensitivity_column(
@@ -216,8 +216,8 @@ def class_sensitivity_column(
     result: dict[str, float | None] = {}
     for method in methods:
         with suppress(UnsupportedModel, OutOfMemory):
-            both = (shared_saliency_map(subject, one, method).map for one in (first, other))
-            result[method] = spearman(*both)
+            maps = (shared_saliency_map(subject, context, method).map for context in (first, other))
+            result[method] = spearman(*maps)
     return subject.trace.named(other), result
 
 
@@ -242,11 +242,11 @@ def result_arrays(trial: Faithfulness) -> dict[str, np.ndarray]:
 
 def result_csv(trial: Faithfulness) -> bytes:
     """Return the CSV table with a row per method, best first."""
-    named = ((TITLES[row["method"]], row) for row in trial.rows())
-    return to_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in named])
+    rows = ((TITLES[row["method"]], row) for row in trial.rows())
+    return to_csv([{"checkpoint": trial.checkpoint, "title": title, **row} for title, row in rows])
 
 
 def _curve_array(curves) -> np.ndarray:
     """Return a map's removal curves, most then least relevant first: (side, score, step)."""
-    sides = curves.most, curves.least
-    return np.stack([np.stack([one.numpy() for one in side.values()]) for side in sides])
+    curves_by_side = curves.most, curves.least
+    return np.stack([np.stack([curve.numpy() for curve in side.values()]) for side in curves_by_side])

@@ -49,45 +49,45 @@ def spec(view, subject, settings, style) -> FigureSpec:
     trial, score = view.results(subject, settings), settings["score"]
     ranked = [name for name, _ in trial.ranking(score)]
     charts = curve_panels(trial, ranked, subject, settings, settings["method"])
-    lines = charts[0].series
+    series = charts[0].series
     near, draws = tied_methods_text(trial, score), len(trial.draws)
     notes = [verdict_text(trial, score), *([near] if near else []), _removed(view, settings["patches_as"])]
     notes.append(LocalizedText("Band: 95 % of random maps, estimated from {count}.", count=draws))
     refused = trial.refused.items()
     reasons = [LocalizedText("{name}: {value}", name=TITLES[name], value=reason) for name, reason in refused]
     if not style.detail:
-        return FigureSpec((charts, (Legend(lines),)), (*notes, *reasons), width=WIDE)
+        return FigureSpec((charts, (Legend(series),)), (*notes, *reasons), width=WIDE)
     mean, reach = trial.chance(score)[0], trial.reach(score)
     unit = "" if score == "logit" else " %"
     chance = {"mean": _value(mean, score) + unit, "most": _value(mean + reach, score) + unit}
     sets = LocalizedText("The model was run on {sets} sets of patches.", sets=trial.sets)
-    rows, said = _ranking_panels(trial, _ranking(trial, score, lines), subject, settings)
-    known = ((TITLES[name], one.convergence) for name, one in trial.maps.items() if one.convergence)
-    reached = [LocalizedText("{name}: {value}", name=name, value=value) for name, value in known]
-    notes += [LocalizedText(STARS, **chance), sets, *said, *reached, *reasons]
+    rows, footnotes = _ranking_panels(trial, _ranking(trial, score, series), subject, settings)
+    checks = ((TITLES[name], m.convergence) for name, m in trial.maps.items() if m.convergence)
+    reached = [LocalizedText("{name}: {value}", name=name, value=value) for name, value in checks]
+    notes += [LocalizedText(STARS, **chance), sets, *footnotes, *reached, *reasons]
     weights = ((1.0, 1.0), (1.6, 1.0)) if settings["show"] == "agreement" else ()
     return FigureSpec((charts, *rows), tuple(notes), weights, WIDE)
 
 
-def _ranking(trial, score: str, lines: tuple[Series, ...]) -> TextTable:
+def _ranking(trial, score: str, series: tuple[Series, ...]) -> TextTable:
     """Return the table with a row per method, best first; a star marks methods not better than random."""
     beats, rows = trial.beats_chance(score), []
     for place, (name, gap) in enumerate(trial.ranking(score), start=1):
-        rest = trial.maps[name].unexplained
-        numbers = [_value(one, score) for one in (*trial.areas(name, score), gap)]
+        unexplained = trial.maps[name].unexplained
+        numbers = [_value(area, score) for area in (*trial.areas(name, score), gap)]
         numbers += [fixed(trial.curves[name].saco, 2)]
-        numbers += [LocalizedText("no sum") if rest is None else fixed(rest)]
+        numbers += [LocalizedText("no sum") if unexplained is None else fixed(unexplained)]
         rows.append((str(place), _method_title(name, name in beats), *numbers))
-    return TextTable((*_headings(score), "SaCo", LocalizedText("Rest")), tuple(rows), 1, lines)
+    return TextTable((*_headings(score), "SaCo", LocalizedText("Rest")), tuple(rows), 1, series)
 
 
 def _ranking_panels(trial, table: TextTable, subject, settings) -> tuple[tuple, tuple[LocalizedText, ...]]:
     """Return the rows of panels with the ranking and the selected panel, and their notes."""
     if settings["show"] == "agreement":
-        both = correlation_matrix(trial, settings["score"])
+        matrix = correlation_matrix(trial, settings["score"])
         # numbered like the rows of the table
-        numbered = replace(both, rows=(), x_label=LocalizedText("Rank"), y_label=LocalizedText("Rank"))
-        return ((table, numbered),), both.notes
+        numbered = replace(matrix, rows=(), x_label=LocalizedText("Rank"), y_label=LocalizedText("Rank"))
+        return ((table, numbered),), matrix.notes
     if settings["show"] == "ranking":
         return ((table,),), ()
     names = [name for name, _ in trial.ranking(settings["score"])]
@@ -99,22 +99,22 @@ def _maps(trial, names: list[str], aspect: float, ranked: bool) -> tuple[Tiles, 
     """Return all maps, drawn as the removal order of the patches or as values, and the note on colours."""
     maps, titles = [trial.maps[name] for name in names], [LocalizedText(TITLES[name]) for name in names]
     nothing = LocalizedText("No positive values here.")
-    each = zip(titles, maps, strict=True)
-    captions = tuple(join_texts(one, nothing) if result.nothing_positive else one for one, result in each)
-    title, like = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
+    pairs = zip(titles, maps, strict=True)
+    captions = tuple(join_texts(t, nothing) if result.nothing_positive else t for t, result in pairs)
+    title, options = LocalizedText("All maps"), {"captions": captions, "aspect": aspect}
     if ranked:
-        order = [ranks(one.map.flatten()).view(one.map.shape) / max(1, one.map.numel() - 1) for one in maps]
+        order = [ranks(m.map.flatten()).view(m.map.shape) / max(1, m.map.numel() - 1) for m in maps]
         scale = Scale("viridis", 0.0, 1.0, LocalizedText("Removal order"))
-        return Tiles(np.stack(order), ACROSS, title, scale=scale, **like), LocalizedText(BRIGHT)
-    logits = [one.adds_up or name == "leave_one_out" for name, one in zip(names, maps, strict=True)]
-    reach = [float(one.map.abs().max()) for one in maps]
-    shared = max([most for most, one in zip(reach, logits, strict=True) if one], default=0.0) or 1.0
+        return Tiles(np.stack(order), ACROSS, title, scale=scale, **options), LocalizedText(BRIGHT)
+    logits = [m.adds_up or name == "leave_one_out" for name, m in zip(names, maps, strict=True)]
+    reach = [float(m.map.abs().max()) for m in maps]
+    shared = max([top for top, logit in zip(reach, logits, strict=True) if logit], default=0.0) or 1.0
     pictures = []
-    for one, most, logit in zip(maps, reach, logits, strict=True):
-        most = shared if logit else most or 1.0
-        scale = Scale("balance", -most, most, "") if one.signed else Scale("viridis", 0.0, most, "")
-        pictures.append(scale_to_rgb(one.map.numpy(), scale))
-    return Tiles(np.stack(pictures), ACROSS, title, **like), LocalizedText(SIGNED, most=fixed(shared))
+    for saliency, limit, logit in zip(maps, reach, logits, strict=True):
+        limit = shared if logit else limit or 1.0
+        scale = Scale("balance", -limit, limit, "") if saliency.signed else Scale("viridis", 0.0, limit, "")
+        pictures.append(scale_to_rgb(saliency.map.numpy(), scale))
+    return Tiles(np.stack(pictures), ACROSS, title, **options), LocalizedText(SIGNED, most=fixed(shared))
 
 
 def _of_many(view, subject, settings, style) -> FigureSpec:
@@ -136,7 +136,7 @@ def _standing(rows, score: str) -> TextTable:
     """Return the table with a row per method, best first; statistically tied methods share a rank."""
 
     def both(row, name: str) -> str:
-        mean, error = (_value(row[one], score) for one in (name, f"{name}_error"))
+        mean, error = (_value(row[key], score) for key in (name, f"{name}_error"))
         return mean if error == "–" else f"{mean} ± {error}"
 
     details = []
@@ -151,7 +151,7 @@ def _headings(score: str) -> tuple[str, ...]:
     """Return the headings of the table: rank, method, both areas and the gap ("%" unless in logits)."""
     numbers = (LocalizedText("Most first ↓"), LocalizedText("Least first ↑"), LocalizedText("Gap ↑"))
     if score != "logit":
-        numbers = tuple(join_texts(one, "%", by=" ") for one in numbers)
+        numbers = tuple(join_texts(text, "%", by=" ") for text in numbers)
     return LocalizedText("Rank"), LocalizedText("Method"), *numbers
 
 

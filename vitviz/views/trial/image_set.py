@@ -46,25 +46,25 @@ def lead_chart(survey: Any, settings: Settings) -> Chart:
         (LocalizedText("not significantly better than random"), GREY, False),
     )
     for name, colour, beats in details:
-        own = np.array([row["beats_chance"] is beats for row in rows])
-        if own.any():
-            said = [with_error(*one) for one in zip(mean[own], reach[own] / 2, strict=True)]
+        selection = np.array([row["beats_chance"] is beats for row in rows])
+        if selection.any():
+            texts = [with_error(*pair) for pair in zip(mean[selection], reach[selection] / 2, strict=True)]
             methods = [LocalizedText(TITLES[row["method"]]) for row in rows if row["beats_chance"] is beats]
-            more = {"said": said, "told": (LocalizedText("{method}"),), "also": {"method": methods}}
-            dots.append(Series(mean[own], y[own], name, colour, dots=True, **more))
-        for at in np.flatnonzero(own & (reach > 0)):
+            point_details = {"said": texts, "told": (LocalizedText("{method}"),), "also": {"method": methods}}
+            dots.append(Series(mean[selection], y[selection], name, colour, dots=True, **point_details))
+        for at in np.flatnonzero(selection & (reach > 0)):
             ends = np.array([mean[at] - reach[at], mean[at] + reach[at]])
             lines.append(Series(ends, y[[at, at]], "", colour, line=True))
     low, high = min(0.0, *(mean - reach)), max(0.01 * times, *(mean + reach))
     spare = 0.04 * (high - low)
     names = [join_texts(str(row["rank"]), LocalizedText(TITLES[row["method"]])) for row in rows]
-    along = LocalizedText("gap minus random gap, logits" if score == "logit" else "gap minus random gap, %")
-    along = LocalizedText("gap minus random gap, values") if survey.head_type == "value" else along
-    axes = along, LocalizedText("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
+    x_label = LocalizedText("gap minus random gap, logits" if score == "logit" else "gap minus random gap, %")
+    x_label = LocalizedText("gap minus random gap, values") if survey.head_type == "value" else x_label
+    axes = x_label, LocalizedText("Method"), (low - spare, high + 2 * spare), (0.4, last + 0.6)
     level = ReferenceLine(0.0, LocalizedText("chance"), upright=True, colour=GREY)
-    like = {"whole": False, "aspect": 0.06 + 0.042 * last}
-    like["y_ticks"] = tuple(zip(y.tolist(), names, strict=True))
-    return Chart(*axes, series=(*lines, *dots), levels=(level,), **like)
+    options = {"whole": False, "aspect": 0.06 + 0.042 * last}
+    options["y_ticks"] = tuple(zip(y.tolist(), names, strict=True))
+    return Chart(*axes, series=(*lines, *dots), levels=(level,), **options)
 
 
 def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
@@ -78,7 +78,7 @@ def arrays(survey: Any, settings: Settings) -> dict[str, np.ndarray]:
         "shares": np.asarray(measure.shares),
         "patches_as": np.asarray(measure.protocols[place]),
         "pictures": np.asarray(survey.images),
-        **{one: np.asarray([[row[f"{one}_{score}"] for score in scores] for row in rows]) for one in names},
+        **{key: np.asarray([[row[f"{key}_{score}"] for score in scores] for row in rows]) for key in names},
         "alike": np.asarray([row["alike"] for row in rows]),
         "refused": np.asarray(list(map(str, ranking.refusal_texts(survey))), dtype=str),
     }
@@ -88,13 +88,13 @@ def rows(survey: Any, settings: Settings) -> list[dict[str, Any]]:
     """Return a row per method for a table, best first; methods without a rank follow with the reason."""
     place = protocol_of(survey, settings)
     protocol = ranking.faithfulness_measure(survey).protocols[place]
-    about = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
+    details = {"checkpoint": survey.checkpoint, "pictures": survey.images, "patches_as": protocol}
     result = [{**row, "refused": 0, "reason": ""} for row in ranking.ranking_rows_all_scores(survey, place)]
     result += [
-        {**dict.fromkeys(result[0], ""), "method": method, "refused": one.pictures, "reason": str(one.reason)}
-        for method, one in ranking.refused_methods(survey).items()
+        {**dict.fromkeys(result[0], ""), "method": method, "refused": row.pictures, "reason": str(row.reason)}
+        for method, row in ranking.refused_methods(survey).items()
     ]
-    return [{**about, "title": TITLES[row["method"]], **row} for row in result]
+    return [{**details, "title": TITLES[row["method"]], **row} for row in result]
 
 
 def _finite_or_none(value: Any) -> Any:
