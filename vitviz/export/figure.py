@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vitviz.charts.mpl.spec import FigureSpec
 from vitviz.errors import Unknown, VitvizError, WrongSetting, quoted, write_error
 from vitviz.export import captions
 from vitviz.export.captions import Caption, first_sentence
@@ -26,7 +27,7 @@ from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.public import __version__
 from vitviz.traces.samples import samples
 from vitviz.traces.unicode import escape_unencodable
-from vitviz.views import VIEWS, Needs, View, ViewContext
+from vitviz.views import VIEWS, Control, Needs, View, ViewContext
 from vitviz.views.availability import refusal
 from vitviz.views.controls import DIFFERENCE, Choice, IntListSetting, IntSetting, QuerySetting
 from vitviz.views.languages import NAMES, translate
@@ -34,11 +35,9 @@ from vitviz.views.printing import PrintStyle, figure_spec, image_count_text, joi
 from vitviz.views.routes import parse_settings, settings_for_files
 
 if TYPE_CHECKING:
-    from vitviz.charts.mpl.spec import FigureSpec
     from vitviz.engine import Inspector
     from vitviz.surveys import Survey
     from vitviz.traces.trace import Trace
-    from vitviz.views import Control
 
 
 RETOUCHED = "The image was edited: {what}."

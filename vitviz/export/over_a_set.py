@@ -1,19 +1,16 @@
 """Context of a figure over a set of images: the sample images, or existing surveys."""
 
-from __future__ import annotations
-
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
+from vitviz import engine, surveys
+from vitviz.engine import Inspector
+from vitviz.engine.hub.snapshots import all_snapshots, folder_of
 from vitviz.errors import VitvizError
 from vitviz.surveys.result import Survey
+from vitviz.traces.trace import Trace
 from vitviz.views.subject import ComputeOnce, ViewContext
-
-if TYPE_CHECKING:
-    from vitviz.engine import Inspector
-    from vitviz.traces.trace import Trace
 
 
 class TrainingHistory(UserDict):
@@ -87,19 +84,14 @@ def survey_samples(
     inspector: Inspector, size: tuple[int, int] | None = None, measures: Iterable | None = None
 ) -> Survey:
     """Return the survey of the crops of the sample images, by default with all measures in `LAYERS`."""
-    from vitviz.surveys import LAYERS, batch_size_for, sample_crops, surveying
-
-    pictures = sample_crops()
-    batch = batch_size_for(len(pictures))
-    *_, survey = surveying(pictures, inspector, measures or LAYERS, batch=batch, size=size)
+    pictures = surveys.sample_crops()
+    batch = surveys.batch_size_for(len(pictures))
+    *_, survey = surveys.surveying(pictures, inspector, measures or surveys.LAYERS, batch=batch, size=size)
     return survey
 
 
 def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -> TrainingHistory:
     """Return the sample crops' surveys by training step, in order; empty if there are no snapshots."""
-    from vitviz import engine
-    from vitviz.engine.hub.snapshots import all_snapshots, folder_of
-
     checkpoint = inspector.checkpoint
     like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
 

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vitviz.charts.encode import encode_image
+from vitviz.engine import Inspector
 from vitviz.errors import VitvizError, quoted
 from vitviz.export.bundle import bundle_modules
 from vitviz.export.figure import RETOUCHED, setting_as_text, settings_as_text, upright_upload, view_contexts
@@ -37,9 +38,6 @@ from vitviz.views.printing import is_mapped, map_item
 from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.scripts import figure_frame, view_declaration
 from vitviz.views.subject import ViewContext
-
-if TYPE_CHECKING:
-    from vitviz.engine import Inspector
 
 MOST = 1_000  # maximum number of values of a live setting
 SettingTexts = Mapping[str, str]  # text of every setting, as in an address

@@ -8,20 +8,16 @@ one). Ray waits forever for a core that other jobs hold. This module therefore w
 for a free core; then this process measures alone and warns. Only this module imports Ray, which is optional.
 """
 
-from __future__ import annotations
-
 import pickle
 import time
 import warnings
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vitviz.errors import VitvizError
 from vitviz.surveys.rows import Measurement, SurveyPart
-
-if TYPE_CHECKING:
-    from vitviz.surveys.run import Plan
+from vitviz.surveys.run import Plan
 
 WAITS = 30.0  # seconds to wait for a free core or GPU
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vitviz import analyses
 from vitviz.analyses import Distances, Grams, HeadsInWords, Spread
+from vitviz.engine import Inspector
 from vitviz.errors import VitvizError, quoted
 from vitviz.surveys.effort import Effort
 from vitviz.surveys.measure import Measure, Quantity
@@ -26,10 +27,6 @@ from vitviz.traces.display import NotebookChart, NotebookTable
 from vitviz.traces.grid import Grid
 from vitviz.traces.head_type import HeadType, predictions_named
 from vitviz.traces.text_classes import plain_name
-
-if TYPE_CHECKING:
-    from vitviz.engine import Inspector
-
 
 WRITTEN = "words.written"
 KEPT = 24  # rows kept in each list of errors

@@ -1,19 +1,15 @@
 """Findings of the model check as JSON and as files, without paths on the server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vitviz.diagnostics.finding import Finding
 from vitviz.errors import Unknown, quoted
 from vitviz.server.api.serialization import to_lists, without_paths
 from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.localized_text import LocalizedText, text_to_json
-
-if TYPE_CHECKING:
-    from vitviz.diagnostics.finding import Finding
 
 TEXTS = ("sentence", "source", "advice")
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from vitviz import analyses
+from vitviz.analyses.faithfulness.ranking import verdict_text
 from vitviz.engine.studies import attribution
 from vitviz.errors import VitvizError, WrongSetting, quoted
 from vitviz.server.api import checks, figures, videos
@@ -37,7 +38,7 @@ from vitviz.views.explorer import score
 from vitviz.views.printing import PrintStyle
 from vitviz.views.routes import item_array, parse_settings
 from vitviz.views.shared import shared_distances
-from vitviz.views.trial import ORDER
+from vitviz.views.trial import ORDER, compute
 
 log = logging.getLogger("vitviz")
 
@@ -346,9 +347,6 @@ class Endpoints:
         view, subject, settings = self._parse("trial", image, checkpoint, given)
         if reason := refusal(view, subject):
             return {"checkpoint": subject.checkpoint, "not_applicable": str(reason)}
-        from vitviz.analyses.faithfulness.ranking import verdict_text
-        from vitviz.views.trial import compute
-
         score, result = settings["score"], view.results(subject, settings, alone=bool(settings["method"]))
         details = compute.ranking_json(result, score)
         curves = {name: (curve.most[score], curve.least[score]) for name, curve in result.curves.items()}

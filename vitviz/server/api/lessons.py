@@ -13,11 +13,13 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 import vitviz
+from vitviz.engine import Inspector
+from vitviz.engine.images.opening import MAX_BYTES
 from vitviz.errors import Unknown
 from vitviz.export.figure import view_by_slug
 from vitviz.server.api import figures as prints
@@ -26,15 +28,13 @@ from vitviz.server.api.figures import QueryTexts
 from vitviz.server.api.serialization import grid_json
 from vitviz.server.security import zips
 from vitviz.server.services.analysis_service import AnalysisService
+from vitviz.traces.head_type import HEAD_TYPES
 from vitviz.traces.localized_text import LocalizedText
 from vitviz.traces.unicode import parse_json
 from vitviz.views import VIEWS, Needs, ViewContext
 from vitviz.views.availability import refusal
 from vitviz.views.printing import is_printable
 from vitviz.views.routes import export_axes, parse_settings, settings_for_files
-
-if TYPE_CHECKING:
-    from vitviz.engine import Inspector
 
 # the last is a class file as uploaded, whatever its extension
 TOLD, PICTURE, OTHER, VECTORS = "settings.json", "upload.jpg", "other.jpg", "classes"
@@ -69,7 +69,7 @@ class Lesson:
     other: bytes | None = None  # the visitor's own image that a region was pasted onto
     head_type: str | None = None  # for the files' scores; None in lessons written before this field existed
 
-    def outdated(self, inspector: "Inspector") -> LocalizedText | None:
+    def outdated(self, inspector: Inspector) -> LocalizedText | None:
         """Return a warning if the lesson's scores differ from this model's, else None."""
         before = self.head_type or ("softmax" if inspector.classes is None else inspector.head_type)
         if before == inspector.head_type or not inspector.model.num_classes:
@@ -230,9 +230,6 @@ def _arrays(archive: zipfile.ZipFile) -> str:
 
 def read_lesson(data: bytes | BinaryIO) -> Lesson:
     """Read a lesson from a zip. Raises NoZip or NoLesson. Settings that fit no view are skipped."""
-    from vitviz.engine.images.opening import MAX_BYTES
-    from vitviz.traces.head_type import HEAD_TYPES
-
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     result = zips.read_files(file, {TOLD: MOST_TOLD, **dict.fromkeys((PICTURE, OTHER, VECTORS), MAX_BYTES)})
     try:

@@ -3,12 +3,11 @@
 A request for a video carries a ticket under which the client can query the progress.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vitviz.engine import Snapshot
 from vitviz.errors import Unknown, VitvizError
 from vitviz.export import Figure
 from vitviz.export.animation import (
@@ -34,9 +33,6 @@ from vitviz.traces.localized_text import LocalizedText, message_of, text_to_json
 from vitviz.views import Needs, View
 from vitviz.views.printing import ALONE, PrintStyle, layer_frames
 from vitviz.views.routes import parse_settings
-
-if TYPE_CHECKING:
-    from vitviz.engine import Snapshot
 
 FRAMES = 120  # frames of an exported video; longer inputs are sampled evenly
 MOST = 60  # frames of a training history; longer ones are sampled, with the first and last snapshot

@@ -1,16 +1,17 @@
 """Values that a checkpoint's file does not state: the page's form with choices and their predictions."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from vitviz.engine import Inspector
+from vitviz.engine.adapters import sidecar_config
+from vitviz.engine.adapters.assumptions import NORMALISATIONS
+from vitviz.engine.choices import predictions_by_choice
+from vitviz.engine.formats.overrides import Overrides, split_name
+from vitviz.engine.formats.timm_config import parse_label_lines
 from vitviz.errors import CheckpointError
 from vitviz.server.i18n import mark
+from vitviz.server.services.analysis_service import AnalysisService
 from vitviz.traces.text_classes import with_text, without_text
-
-if TYPE_CHECKING:
-    from vitviz.engine import Inspector
-    from vitviz.server.services.analysis_service import AnalysisService
 
 SHARED = "This server is shared, so settings are not saved next to its files. Copy the link instead."
 _KNOWN = {
@@ -34,9 +35,6 @@ def form_value(
     inspector: Inspector, second: Inspector | None, keeps: bool, predictions: dict | None = None
 ) -> dict[str, Any]:
     """Return the form of assumed values as JSON; `predictions` (if known) are those by (name, value)."""
-    from vitviz.engine.adapters.assumptions import NORMALISATIONS
-    from vitviz.engine.formats.overrides import split_name
-
     known = predictions or {}
     plain, given = split_name(inspector.checkpoint.name)
     keeps = keeps and inspector.checkpoint.source == "local"
@@ -65,8 +63,6 @@ def form_value(
 
 def form_with_predictions(service: AnalysisService, state: dict[str, Any]) -> dict[str, Any]:
     """Return the form of assumed values, with each choice's prediction for the current image."""
-    from vitviz.engine.choices import predictions_by_choice
-
     run = service.runs.run(state["key"])
     inspector = service.checkpoints.inspector(run.checkpoint)
     size = run.size or inspector.preprocessing.size
@@ -81,8 +77,6 @@ def form_with_predictions(service: AnalysisService, state: dict[str, Any]) -> di
 
 def name_with(checkpoint: str, text: str) -> str:
     """Return a checkpoint's name with overrides. Raises CheckpointError or VitvizError for invalid ones."""
-    from vitviz.engine.formats.overrides import Overrides, split_name
-
     plain, _ = split_name(checkpoint)
     said = Overrides.parse(text).text()
     return with_text(f"{plain}?{said}" if said else plain, *without_text(checkpoint)[1:])
@@ -94,10 +88,6 @@ def save_settings(service: AnalysisService, checkpoint: str, names: str = "") ->
     Raises CheckpointError where this server does not write, and if the number of names differs from the
     number of classes.
     """
-    from vitviz.engine.adapters import sidecar_config
-    from vitviz.engine.formats.overrides import split_name
-    from vitviz.engine.formats.timm_config import parse_label_lines
-
     if not service.settings.keeps:
         raise CheckpointError(SHARED)
     inspector = service.checkpoints.inspector(checkpoint)

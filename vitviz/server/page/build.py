@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import gradio as gr
 
+from vitviz.engine.hub.downloads import remove_leftovers
 from vitviz.errors import VitvizError
 from vitviz.server import i18n
 from vitviz.server.api import endpoints, modules
@@ -202,9 +203,6 @@ def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Depende
 
 def _warm_up(service: AnalysisService) -> None:
     """Import the engine and run the first image while the page loads."""
-    import vitviz.engine.inspector  # noqa: F401 - imports torch and timm
-    from vitviz.engine.hub.downloads import remove_leftovers
-
     gc.freeze(), gc.enable()  # app.py disabled collection; imported objects need no scan
     atexit.register(gc.unfreeze)  # at exit, or libraries report frozen objects as leaks
     with suppress(VitvizError):  # the first visitor gets the error

@@ -1,21 +1,18 @@
 """Facts beside the image: prediction, cost and ablations."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vitviz.engine import Checkpoint, Inspector
+from vitviz.engine.studies.text import reads_text
 from vitviz.server.i18n import mark
+from vitviz.server.services.images import ImageStore
 from vitviz.traces.localized_text import LocalizedText, text_to_json
 from vitviz.traces.runs import Ablation
 from vitviz.traces.samples import FEATURED, sample_image, samples
 from vitviz.traces.text_classes import vectors_of, without_text
-
-if TYPE_CHECKING:
-    from vitviz.engine import Checkpoint, Inspector
-    from vitviz.server.services.images import ImageStore
-    from vitviz.traces.trace import Trace
-    from vitviz.views import ViewContext
+from vitviz.traces.trace import Trace
+from vitviz.views import ViewContext
 
 PATCHES = "{rows} × {cols} of {tall} × {wide} px"
 SHOWN = {
@@ -135,8 +132,6 @@ def _notes(checkpoint: Checkpoint, trace: Trace) -> list[dict[str, Any]]:
 
 def sentence_field(inspector: Inspector) -> dict[str, Any]:
     """Return the JSON of the field that takes sentences or vectors as classes."""
-    from vitviz.engine.studies.text import reads_text
-
     name, sentences, templates = without_text(inspector.checkpoint.name)
     reads = reads_text(inspector.checkpoint)
     vectors = len(inspector.labels) if vectors_of(inspector.checkpoint.name) else 0

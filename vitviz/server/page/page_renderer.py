@@ -6,6 +6,7 @@ from functools import cached_property
 
 import gradio as gr
 
+from vitviz.engine.images.preprocess import fitted_size
 from vitviz.errors import VitvizError
 from vitviz.server.api import lessons, links
 from vitviz.server.api.serialization import error_json
@@ -313,8 +314,6 @@ def _pixels(text: str, inspector, upload: Callable[[], tuple[int, int]]) -> tupl
     if text in ("", OWN):
         return None
     if text == SHAPE:
-        from vitviz.engine.images.preprocess import fitted_size
-
         grid = inspector.grid()
         return fitted_size(upload(), grid.patches, grid.patch)
     result = _PIXELS.fullmatch(text)

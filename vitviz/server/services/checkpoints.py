@@ -1,18 +1,20 @@
 """Checkpoints of one server: the available ones and the loaded ones, bounded in bytes."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from gradio.utils import LRUCache
 
+from vitviz import engine
+from vitviz.engine import Checkpoint, Snapshot
+from vitviz.engine.hub.snapshots import all_snapshots
+from vitviz.engine.studies.text import text_tower, with_sentences
 from vitviz.errors import CheckpointError, Unknown, VitvizError, quoted
 from vitviz.server import zerogpu
 from vitviz.server.options import ServiceSettings
@@ -22,9 +24,6 @@ from vitviz.server.services.cache import Cache, value_bytes
 from vitviz.server.services.work import WorkQueue
 from vitviz.traces.classes import Classes, tensors_in
 from vitviz.traces.text_classes import vectors_of, with_vectors, without_text
-
-if TYPE_CHECKING:
-    from vitviz.engine import Checkpoint, Snapshot
 
 KEPT = 50  # sets of text classes or vectors per checkpoint; each takes little memory
 MOST, WRITTEN = 1_000, 100_000  # classes per file, and total characters of their labels
@@ -46,8 +45,6 @@ class CheckpointStore:
 
     def selectable(self) -> list[Checkpoint]:
         """Return the available checkpoints, those on this server first."""
-        from vitviz import engine
-
         result, allowed = engine.checkpoints(self.settings.weights), self.settings.allowed
         return [checkpoint for checkpoint in result if not allowed or checkpoint.name in allowed]
 
@@ -79,8 +76,6 @@ class CheckpointStore:
 
     def moments(self, checkpoint: str) -> list[Snapshot]:
         """Return all snapshots of a checkpoint's training in order; [] if there are none."""
-        from vitviz.engine.hub.snapshots import all_snapshots
-
         return all_snapshots(self.inspector(checkpoint).checkpoint)
 
     def inspector(self, name: str, progress: Callable[[int, int], None] | None = None):
@@ -88,8 +83,6 @@ class CheckpointStore:
 
         Within one request the files are checked once. Raises CheckpointError, UnsupportedModel or HubError.
         """
-        from vitviz import engine
-
         if (result := request_lookups().get(name)) is not None:
             return result
         own, *said = without_text(name)
@@ -123,8 +116,6 @@ class CheckpointStore:
 
     def _with_classes(self, name: str, inspector, texts: Sequence[Sequence[str]], progress) -> Any:
         """Return a checkpoint with a visitor's vectors, or sentences and templates (`texts`), as classes."""
-        from vitviz.engine.studies.text import text_tower, with_sentences
-
         kept, given = self._asked.setdefault(inspector, LRUCache(KEPT)), self.vectors.of(name)
         if name not in kept:
             if given:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
+from vitviz.engine.images.video import frames_of
 from vitviz.errors import ImageError, whole_number
 from vitviz.server.security import request_context, uploads
 from vitviz.server.services.cache import Cache, Keys
@@ -175,8 +176,6 @@ class VideoStore:
 
         The step doubles until at most `limits.video_frames` are kept. Errors as in `add_upload`.
         """
-        from vitviz.engine.images.video import frames_of
-
         limits, kept, step = self._work.limits, [], 1
         most = limits.video_frames
         for one in frames_of(path, 0, None, 1, limits.video_seconds, LONGEST * most):

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from vitviz import surveys
 from vitviz.charts.encode import encode_image
+from vitviz.engine.images.opening import open_image
 from vitviz.errors import ImageError, Unknown, WrongSetting
 from vitviz.export.over_a_set import TrainingHistory
 from vitviz.server.security import uploads
@@ -60,12 +62,10 @@ class ImageSets:
 
     def pictures(self, set_key: str) -> list:
         """Return a set's images for a survey. Raises Unknown for an unknown set."""
-        from vitviz.surveys import sample_crops
-
         paths = self._given.peek(set_key)
         if paths is None:
             raise Unknown(NONE)
-        return [uploads.resolve_upload(path) for path in paths] or sample_crops()
+        return [uploads.resolve_upload(path) for path in paths] or surveys.sample_crops()
 
     def thumbnails(self, set_key: str) -> bytes:
         """Return a strip of a set's first images, squares of SIDE (JPEG); blank for an invalid image."""
@@ -165,9 +165,7 @@ class ImageSets:
 
     def _of_samples(self, run: Run, measure: str) -> Any:
         """Return the finished survey of the sample crops for a run: of `measure`, or of "all"."""
-        from vitviz.surveys import sample_crops
-
-        *_, survey = self._survey_in_batches(run, sample_crops(), measure)
+        *_, survey = self._survey_in_batches(run, surveys.sample_crops(), measure)
         return survey
 
     def _survey_in_batches(
@@ -177,21 +175,19 @@ class ImageSets:
 
         `measure`: a measure, "all", or "" for the usual ones; a `protocol` tests maps by image.
         """
-        from vitviz.surveys import LAYERS, batch_size_for, surveying
-
         inspector, batch, survey, measures = self._runs.inspector(run), BATCH, None, {}
         if protocol:  # sets report layers and heads from the distance measure
             batch, measures = 1, {"measures": [_trial(protocol), "distance"]}
         elif measure:
-            batch = batch_size_for(len(pictures))
-            measures = {"measures": LAYERS if measure == "all" else [measure]}
-        surveys = surveying(pictures, inspector, **measures, batch=batch, size=run.size)
+            batch = surveys.batch_size_for(len(pictures))
+            measures = {"measures": surveys.LAYERS if measure == "all" else [measure]}
+        growing = surveys.surveying(pictures, inspector, **measures, batch=batch, size=run.size)
         with uploads.protect_files(one for one in pictures if isinstance(one, Path)):
             while True:
                 begun = survey is not None
                 cost = TRIED if protocol else min(batch, len(pictures))
                 with self._work.computing(inspector, run.size, cost, begun):  # one turn per batch
-                    survey = next(surveys, None)
+                    survey = next(growing, None)
                 if survey is None:
                     return
                 yield survey
@@ -199,8 +195,6 @@ class ImageSets:
 
 def _thumbnail(picture: Any) -> np.ndarray:
     """Return the central square of an image at SIDE px, without keeping a large image in memory."""
-    from vitviz.engine.images.opening import open_image
-
     opened = open_image(picture)
     least, (wide, tall) = min(opened.size), opened.size
     box = (wide - least) / 2, (tall - least) / 2, (wide + least) / 2, (tall + least) / 2

@@ -8,6 +8,8 @@ from functools import partial
 import numpy as np
 
 from vitviz.charts.encode import encode_image
+from vitviz.engine.images.editing import edited_pixels, mark_edited
+from vitviz.engine.images.opening import open_for_drawing, open_image, pixels_of
 from vitviz.errors import ImageError
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache, Keys, key_contains
@@ -31,8 +33,6 @@ class ImageStore:
 
     def keep_bytes(self, data: bytes) -> str:
         """Store a file's bytes and return the key."""
-        from vitviz.engine.images.opening import open_image
-
         key = self._keys.of(data)
         if self._pictures.peek(key) is None:
             open_image(io.BytesIO(data))
@@ -76,11 +76,7 @@ class ImageStore:
     def opened(self, key: str, strokes: ImageEdits = NONE):
         """Return the upright upload in RGB, with edits applied."""
         if strokes:
-            from vitviz.engine.images.editing import mark_edited
-
             return mark_edited(self.pixels(key, strokes), strokes.told())
-        from vitviz.engine.images.opening import open_image
-
         return open_image(self._file(key))
 
     def _file(self, key: str) -> bytes:
@@ -94,9 +90,6 @@ class ImageStore:
         """Return the edited image as a read-only array, shared by all frames of a video."""
 
         def make() -> np.ndarray:
-            from vitviz.engine.images.editing import edited_pixels
-            from vitviz.engine.images.opening import pixels_of
-
             if not strokes:
                 return _held(pixels_of(self.opened(key)))
             other = self._file(strokes.own) if strokes.own else None
@@ -106,8 +99,6 @@ class ImageStore:
 
     def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """Return the edited image as a read-only array, reduced to the largest size that is drawn."""
-        from vitviz.engine.images.opening import open_for_drawing
-
         made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)
         return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(open_for_drawing(made())))
 

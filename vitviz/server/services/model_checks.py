@@ -4,23 +4,19 @@ A check reads the model at its own input size, on a set of images or on the samp
 weights and the set alone, so visitors share them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from vitviz.diagnostics import check
+from vitviz.diagnostics.finding import Finding, Report
+from vitviz.diagnostics.subject import LIMIT, CheckSubject, images_of
 from vitviz.errors import WrongSetting, quoted, whole_number
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache
 from vitviz.server.services.image_sets import ImageSets
 from vitviz.server.services.runs import RunStore
 from vitviz.server.services.work import WorkQueue
-
-if TYPE_CHECKING:
-    from vitviz.diagnostics.finding import Finding, Report
-    from vitviz.diagnostics.subject import CheckSubject
 
 PASSES = 100  # approximate cost of one check, in passes over one image
 
@@ -49,8 +45,6 @@ class ModelChecks:
         `quick` only selects the next check: one of the cheap ones. Raises Unknown for an unknown key or set,
         WrongSetting for an unknown number, and the errors of `vitviz.check`.
         """
-        from vitviz.diagnostics import check
-
         checks = check.all_checks()
         if (place := whole_number(number, 0, len(checks))) is None:
             raise WrongSetting(f"There is no check {quoted(number)}; expected 0 to {len(checks) - 1}.")
@@ -63,11 +57,8 @@ class ModelChecks:
 
     def report(self, key: str, set_key: str) -> Report:
         """Return the findings that have been computed so far."""
-        from vitviz.diagnostics.check import all_checks
-        from vitviz.diagnostics.finding import Report
-
         model = self._model(key)
-        steps = (self._steps.peek((*model, set_key, place)) for place in range(len(all_checks())))
+        steps = (self._steps.peek((*model, set_key, place)) for place in range(len(check.all_checks())))
         known = [step for step in steps if step is not None]
         result = tuple(one for step in known for one in step.findings)
         return Report(model[0], max((step.images for step in known), default=0), result)
@@ -82,8 +73,6 @@ class ModelChecks:
 
         `set_key` is an image set, "" the samples. The last check evicts the traces.
         """
-        from vitviz.diagnostics.check import all_checks, results
-
         inspector = self._runs.inspector(self._runs.run(key))
         pictures = self._sets.pictures(set_key) if set_key else None
         images = pictures if self._sets.own(set_key) else None
@@ -91,8 +80,8 @@ class ModelChecks:
         with uploads.protect_files(paths), self._work.computing(inspector, None, PASSES):
             model = (*self._model(key), set_key)
             subject = self._subjects.get(model, lambda: self._subject(inspector, images))
-            result = tuple(results(subject, *all_checks()[place]))
-            if place == len(all_checks()) - 1:
+            result = tuple(check.results(subject, *check.all_checks()[place]))
+            if place == len(check.all_checks()) - 1:
                 self._subjects.forget(lambda name, _: name == model)
         return CheckStep(result, len(subject.images))
 
@@ -101,8 +90,6 @@ class ModelChecks:
 
         `images` None means the samples; at least 2 images are allowed even above the limit.
         """
-        from vitviz.diagnostics.subject import LIMIT, CheckSubject, images_of
-
         fitting = max(2, min(LIMIT, self._limit // inspector.demand().nbytes))
         selected = images_of(inspector, images, fitting)[:fitting]
         return CheckSubject(inspector, tuple(selected), "frozen")
