@@ -170,8 +170,8 @@ def survey(
     from vitviz.surveys.report import summary_of
     from vitviz.surveys.run import USUAL, progress_bar
 
-    asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "workers": workers}
-    asked["gpus_per_worker"] = gpus_per_worker
+    asked = {"size": size, "batch": batch, "limit": limit, "seed": seed, "out": out, "classes": meant}
+    asked |= {"workers": workers, "gpus_per_worker": gpus_per_worker}
     try:
         inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
         measures = _measures(measure or USUAL, boxes, method, patches_as, steps)
@@ -179,9 +179,7 @@ def survey(
         # one line per update when stderr is a file
         ends, seconds = ("", 0.2) if sys.stderr.isatty() else ("\n", 10)
         with progress_bar(True, bar_format=PROGRESS + ends, mininterval=seconds) as tell:
-            result = vitviz.survey(
-                source, inspector, measures, out=out, classes=meant, progress=tell, **asked
-            )
+            result = vitviz.survey(source, inspector, measures, progress=tell, **asked)
     except KeyboardInterrupt:
         print(f"Stopped. Finished parts are in {out}; run the same command to continue.", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -300,9 +298,7 @@ def figure(
     inspector = vitviz.load(checkpoint, device=device, folder=weights)
     if photo is not None:
         photo = vitviz.edit_image(photo, strokes) if strokes else photo
-        trace = inspector.trace(
-            photo, size=size, ablation=vitviz.Ablation.parse(without) if without else None
-        )
+        trace = inspector.trace(photo, size=size, ablation=vitviz.Ablation.parse(without) or None)
     beside = vitviz.load(second, device=device, folder=weights) if second else None
     file = picture and not strokes and Path(picture).exists()  # the caption names the file
     named = picture if file else photo

@@ -214,10 +214,8 @@ class Head:
 
     def __call__(self, y: Float[Tensor, "*lead slot width"]) -> Float[Tensor, "*lead class"]:
         """Return the logits of the slots' vectors y, divided by the embedding's length for given classes."""
-        rows = (weights.to(y) for weights in self.weights)
-        result = sum(y[..., slot, :] @ row.mT for slot, row in enumerate(rows)) * self.factor + self.bias.to(
-            y
-        )
+        result = sum(y[..., slot, :] @ weights.to(y).mT for slot, weights in enumerate(self.weights))
+        result = result * self.factor + self.bias.to(y)
         return result if self.length is None else result / self.length(y) + self.length.added.to(y)
 
     def with_length_held(self, y: Float[Tensor, "slot width"]) -> Head:

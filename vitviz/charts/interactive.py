@@ -15,18 +15,8 @@ import numpy as np
 import plotly.graph_objects as go
 import plotly.io
 
-from vitviz.charts.chart import (
-    DARK,
-    LIGHT,
-    SEVERAL,
-    Bars,
-    Chart,
-    InkColours,
-    Matrix,
-    Series,
-    cell_tooltip,
-    tooltip,
-)
+from vitviz.charts import chart as charts
+from vitviz.charts.chart import DARK, LIGHT, SEVERAL, Bars, Chart, InkColours, Matrix, Series, tooltip
 from vitviz.charts.colormaps import colorscale
 
 DASHES = {"": "solid", "dashed": "dash", "dotted": "dot", "dash-dotted": "dashdot"}
@@ -106,7 +96,7 @@ def _series(chart: Chart, one: Series, group: int, say: Say) -> go.Scatter:
     name, y = _text(one.name, say), np.asarray(one.y, float)
     own = [] if one.of or one.told or not name else [name]  # nothing else would name the line
     texts = [
-        _hover([*tooltip(chart, one, i, say)], own) if np.isfinite(value) else "" for i, value in enumerate(y)
+        _hover(tooltip(chart, one, i, say), own) if np.isfinite(value) else "" for i, value in enumerate(y)
     ]
     error = None
     if one.band is not None and not one.line:
@@ -151,7 +141,9 @@ def matrix_figure(matrix: Matrix, say: Say = str, dark: bool = False) -> go.Figu
     """Return a matrix as a Plotly heat map: rows downwards, rows and columns numbered from 1."""
     (rows, cols), scale = matrix.values.shape, matrix.scale
     if matrix.told:
-        texts = [[_hover(cell_tooltip(matrix, row, col, say)) for col in range(cols)] for row in range(rows)]
+        texts = [
+            [_hover(charts.cell_tooltip(matrix, row, col, say)) for col in range(cols)] for row in range(rows)
+        ]
         hover: dict[str, Any] = {"hoverinfo": "text", "hovertext": texts}
     else:
         down, along = (_text(name, say) for name in (matrix.y_label, matrix.x_label))

@@ -172,9 +172,8 @@ def _settings(view: View, subject: ViewContext, settings: Mapping[str, Any], say
         if isinstance(control, QuerySetting) or getattr(control, "tokens", False):  # as the figure calls them
             several = value if isinstance(value, list | tuple) else [value]
             value = ", ".join(say(patch_name(one)) if isinstance(one, int) else str(one) for one in several)
-        result.append(
-            f"{say(control.label) if control.label else control.name}: {setting_as_text(control, value)}"
-        )
+        name = say(control.label) if control.label else control.name
+        result.append(f"{name}: {setting_as_text(control, value)}")
     return "; ".join(result)
 
 

@@ -111,9 +111,8 @@ def show(
     shown, subject = view_contexts(view, inspector, of, before=before)
     if reason := refusal(shown, subject):
         raise VitvizError(reason)
-    return standalone_view(
-        shown, subject, settings_as_text(shown, settings), image, live, language, megabytes, seconds
-    )
+    given = settings_as_text(shown, settings)
+    return standalone_view(shown, subject, given, image, live, language, megabytes, seconds)
 
 
 def standalone_view(

@@ -134,7 +134,7 @@ def video(
                 kept[name] = fit(ViewContext(inspector, trace_of(picture)) for *_, picture in each)
         return kept[name]
 
-    before = None
+    before, name = None, escape_unencodable(Path(source).stem)
     with closing(frames()) as each:
         for number, seconds, picture in each:
             trace = trace_of(picture)
@@ -143,9 +143,7 @@ def video(
                 settings["target"] = int(trace.logits.argmax())
             _, subject = view_contexts(view, inspector, trace)
             subject.fitted = fit_once
-            wanted = PrintStyle(
-                detail, open_for_drawing(picture), escape_unencodable(Path(source).stem), dark, language
-            )
+            wanted = PrintStyle(detail, open_for_drawing(picture), name, dark, language)
             figure = print_view(shown_view, subject, validate_settings(shown_view, subject, settings), wanted)
             if before is not None:  # its figure has the widest scale of all earlier frames
                 figure = replace(figure, spec=share_scales([before.figure.spec, figure.spec])[-1])

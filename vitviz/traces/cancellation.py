@@ -4,17 +4,28 @@ The condition belongs to the current context (`contextvars`). Computations in ot
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from vitviz.errors import Stopped
 
+T = TypeVar("T")
 StopCheck = Callable[[], bool]
 _asked: ContextVar[tuple[StopCheck, ...]] = ContextVar("vitviz_stopping", default=())
 
 
 @contextmanager
-def when(gone: StopCheck) -> Iterator[None]:
+def bind(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a context variable for the duration of a with block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def when(gone: StopCheck) -> AbstractContextManager[None]:
     """Stop the computations inside the block, soon after `gone()` returns True.
 
     They stop with Stopped, or with the exception that `gone` itself raises. `gone` is called once per layer,
@@ -25,11 +36,7 @@ def when(gone: StopCheck) -> Iterator[None]:
     Traceback (most recent call last):
     vitviz.errors.Stopped: This was given up, because nobody waits for it any longer.
     """
-    token = _asked.set((*_asked.get(), gone))
-    try:
-        yield
-    finally:
-        _asked.reset(token)
+    return bind(_asked, (*_asked.get(), gone))
 
 
 def check() -> None:

@@ -3,27 +3,24 @@
 The function belongs to the current context (`contextvars`), as in `vitviz.traces.cancellation`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from vitviz.traces.cancellation import bind
 
 Report = Callable[[int, int], object]
 _report: ContextVar[Report | None] = ContextVar("vitviz_progress", default=None)
 
 
-@contextmanager
-def to(report: Report) -> Iterator[None]:
+def to(report: Report) -> AbstractContextManager[None]:
     """Call `report(done, of)` as the computations inside the block proceed; a trace reports its layers.
 
     >>> with to(print):
     ...     tell(3, 12)
     3 12
     """
-    token = _report.set(report)
-    try:
-        yield
-    finally:
-        _report.reset(token)
+    return bind(_report, report)
 
 
 def tell(done: int, of: int) -> None:

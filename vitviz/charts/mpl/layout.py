@@ -64,9 +64,8 @@ def layout_of(panel: Panel, wide: float, letters: FontMetrics, say: Callable[[st
     free = width = wide - left - right
     if isinstance(panel, Matrix):
         width = min(free, CELL * panel.values.shape[1])
-    return PanelLayout(
-        left, right, top, bottom, width, width * panel_aspect(panel, width, letters), free, title, legend
-    )
+    height = width * panel_aspect(panel, width, letters)
+    return PanelLayout(left, right, top, bottom, width, height, free, title, legend)
 
 
 def has_colour_bar(panel: Panel) -> bool:

@@ -236,9 +236,8 @@ class FrameRenderer:
             figure = Figure(figsize=inches, dpi=dpi)
             canvas = FigureCanvasAgg(figure)
             height = down / dpi * 25.4
-            drawing = PageDrawing(
-                figure, self._width, height, self._letters, self._ink, self._say, self._dpi / 25.4
-            )
+            look = self._letters, self._ink, self._say, dpi / 25.4
+            drawing = PageDrawing(figure, self._width, height, *look)
             draw_figure(drawing, self._specs[number], self._layouts[number])
             canvas.draw()
             return np.asarray(canvas.buffer_rgba())[:down, :across, :3].copy()

@@ -146,11 +146,10 @@ def draw(drawing: PageDrawing, panel: Panel, area: PanelLayout, x: float, y: flo
         drawing.text(x, y + (i + 0.5) * letters.line(TITLE), line, TITLE)
     left, top = x + area.left, y + area.top
     plain = {Chart: draw_chart, Legend: draw_legend, TextTable: draw_table}
+    pictured = {Map: _draw_map, Tiles: _draw_tiles, Matrix: _draw_matrix}
     if type(panel) in plain:
         return plain[type(panel)](drawing, panel, area, left, top)
-    {Map: _draw_map, Tiles: _draw_tiles, Matrix: _draw_matrix}[type(panel)](
-        drawing, panel, area, left, top, name
-    )
+    pictured[type(panel)](drawing, panel, area, left, top, name)
     if layout.has_colour_bar(panel):
         bar = BAR + 0.5 + 2 * letters.line()
         _scale(drawing, panel.scale, left, y + area.tall - bar, max(area.width, min(STRIP, area.free)))
@@ -218,9 +217,8 @@ def _draw_tiles(drawing: PageDrawing, panel: Tiles, area: PanelLayout, x: float,
     for i, caption in enumerate(panel.captions):
         middle = x + (i % panel.across) * pitch + side / 2
         at = y + (i // panel.across) * down + tall + 0.3 + drawing.letters.line(size) / 2
-        drawing.text(
-            middle, at, drawing.letters.short(drawing.say(caption), pitch * 1.02, size), size, "center"
-        )
+        said = drawing.letters.short(drawing.say(caption), pitch * 1.02, size)
+        drawing.text(middle, at, said, size, "center")
     _draw_names(drawing, panel, area, x, y)
     if panel.chosen is not None:
         at = (x + (panel.chosen % panel.across) * pitch, y + (panel.chosen // panel.across) * down)
@@ -287,9 +285,8 @@ def _draw_matrix(
     for row in _tick_names(down, line * 0.95, h, panel.step):
         drawing.text(x - GAP, y + (row + 0.5) * h, down[row], align="right")
     at = y + area.height + GAP / 2 + 1.5 * line
-    said = letters.short(
-        drawing.say(panel.x_label), area.width + 2 * min(area.left, area.free - area.width + 1.0)
-    )
+    room = area.width + 2 * min(area.left, area.free - area.width + 1.0)
+    said = letters.short(drawing.say(panel.x_label), room)
     drawing.text(x + area.width / 2, at, said, align="center")
     said = letters.short(drawing.say(panel.y_label), area.height + 2 * min(area.top, area.bottom))
     drawing.text(x - area.left + line * 0.7, y + area.height / 2, said, align="center", upright=True)

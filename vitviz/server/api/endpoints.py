@@ -468,10 +468,8 @@ def views_with_endpoints() -> tuple[View, ...]:
 def endpoint(view: View, endpoints: Endpoints) -> Callable:
     """Return the function of a view's derived endpoint, with signature and docstring for Gradio."""
     items_exported = [item for item in view.items if item.in_export and not item.of_image]
-    asked = {name for item in items_exported for name in item.depends}
-    controls = [
-        control for control in view.controls if control.name in asked and control.name != DIFFERENCE.name
-    ]
+    asked = {name for item in items_exported for name in item.depends} - {DIFFERENCE.name}
+    controls = [control for control in view.controls if control.name in asked]
     tokens = {control.name for control in controls if isinstance(control, IntSetting) and control.tokens}
 
     def answer(*given, **named) -> dict:

@@ -218,13 +218,11 @@ def _arrays(archive: zipfile.ZipFile) -> str:
     lines = []
     for view in VIEWS:
         name = f"numbers/{view.slug}.npz"
-        if name not in archive.namelist():
-            continue
-        with np.load(io.BytesIO(archive.read(name))) as file:
+        if name in archive.namelist():
             axes = {**export_axes(view), "prefix_tokens": "prefix"}
-            lines += [
-                f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in file.files if one in axes
-            ]
+            with np.load(io.BytesIO(archive.read(name))) as file:
+                kept = [one for one in file.files if one in axes]
+            lines += [f"{name:<25}{one:<25}{axes[one] or 'one number'}\n" for one in kept]
     return "".join(lines)
 
 

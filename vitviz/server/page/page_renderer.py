@@ -134,10 +134,9 @@ class PageRenderer:
         """
         service, second = self.service, state.get("second", "")
         # another model has other heads; snapshots of one training have the same
-        models = [
-            plain_name(one).partition("@")[0] for one in (checkpoint, state.get("checkpoint", checkpoint))
-        ]
-        if models[0] != models[1]:
+        shown = state.get("checkpoint", checkpoint)
+        model, model_shown = (plain_name(one).partition("@")[0] for one in (checkpoint, shown))
+        if model != model_shown:
             state = {**state, "without": ""}
         without = Ablation.parse(state.get("without", ""))
         strokes = ImageEdits.parse(state.get("strokes", ""))

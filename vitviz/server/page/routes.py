@@ -117,9 +117,8 @@ def routes(service: AnalysisService) -> list[APIRoute]:
         return Response(modules.plotly_script(), media_type="text/javascript", headers=headers)
 
     def font(given: dict, version: str, file: str) -> Response:
-        return Response(
-            typefaces.font_file(file), media_type="font/woff2", headers={"Cache-Control": FOREVER}
-        )
+        headers = {"Cache-Control": FOREVER}
+        return Response(typefaces.font_file(file), media_type="font/woff2", headers=headers)
 
     def card(given: dict) -> Response:
         return Response(CARD.read_bytes(), media_type="image/jpeg", headers=KEPT)

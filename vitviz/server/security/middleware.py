@@ -230,9 +230,8 @@ def lifespan(hosts: Hosts, calls: PageCalls, quota: uploads.Quota, turns: FairSc
 
     @asynccontextmanager
     async def running(app):
-        app.middleware_stack = SecurityMiddleware(
-            PageCache(app.middleware_stack, app.root_path or ""), hosts, calls, quota, turns
-        )
+        pages = PageCache(app.middleware_stack, app.root_path or "")
+        app.middleware_stack = SecurityMiddleware(pages, hosts, calls, quota, turns)
         app.get_blocks().default_config.__class__ = _Undescribed
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield

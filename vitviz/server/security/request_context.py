@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 import anyio.from_thread
@@ -12,6 +12,7 @@ from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
 from vitviz.errors import Stopped
+from vitviz.traces.cancellation import bind
 
 LOOKS = 0.25  # seconds between two checks of a connection
 
@@ -89,8 +90,7 @@ def direct_request() -> Request | None:
     return getattr(LocalContext.request.get(None), "request", None)
 
 
-@contextmanager
-def bind_request(request: Request | None) -> Iterator[None]:
+def bind_request(request: Request | None) -> AbstractContextManager[None]:
     """Bind a computation in a thread to its request; the visitor has left once the connection is closed."""
     last, result = time.monotonic(), False
 
@@ -101,8 +101,4 @@ def bind_request(request: Request | None) -> Iterator[None]:
             last = time.monotonic()
         return result
 
-    token = _connection.set(None if request is None else (request, broken))
-    try:
-        yield
-    finally:
-        _connection.reset(token)
+    return bind(_connection, None if request is None else (request, broken))

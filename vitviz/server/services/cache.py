@@ -4,8 +4,8 @@ import hashlib
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
@@ -16,14 +16,9 @@ _making: ContextVar[bool] = ContextVar("vitviz_making", default=False)
 _aside: ContextVar[Callable[[], AbstractContextManager]] = ContextVar("vitviz_aside", default=nullcontext)
 
 
-@contextmanager
-def set_waiting_context(context: Callable[[], AbstractContextManager]) -> Iterator[None]:
+def set_waiting_context(context: Callable[[], AbstractContextManager]) -> AbstractContextManager[None]:
     """Set the context that releases this thread's resources while it waits for another's entry."""
-    token = _aside.set(context)
-    try:
-        yield
-    finally:
-        _aside.reset(token)
+    return cancellation.bind(_aside, context)
 
 
 def is_computing() -> bool:

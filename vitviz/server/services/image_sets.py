@@ -98,10 +98,9 @@ class ImageSets:
         known.update({one.index: [] for one in survey.skipped if one.index < SEEN})
         for place, answer, score in survey.answers:
             if place < SEEN:
-                details = (
-                    () if answer is None else (survey.label_of(answer), round(score, 4), survey.head_type)
-                )
-                known[place] = [*details]
+                known[place] = []
+                if answer is not None:
+                    known[place] = [survey.label_of(answer), round(score, 4), survey.head_type]
 
     def survey(self, key: str | None):
         """Return a survey; None if it was evicted or never existed."""
@@ -139,7 +138,12 @@ class ImageSets:
     def sampled(self, run: Run, measure: str = "all") -> Any:
         """Return the sample crops' survey for a run's checkpoint and size: all measures, or `measure`."""
         key = self._keys.of(b"sampled", repr((measure, run.checkpoint, run.weights, run.size)).encode())
-        return self._surveys.within(self._work.hold_place, key, lambda: self._of_samples(run, measure))
+
+        def make() -> Any:
+            *_, survey = self._survey_in_batches(run, surveys.sample_crops(), measure)
+            return survey
+
+        return self._surveys.within(self._work.hold_place, key, make)
 
     def film_of(self, run: Run) -> Mapping[int, Any]:
         """Return the sample crops' surveys by training step, each computed on first access."""
@@ -162,11 +166,6 @@ class ImageSets:
             self._surveys.get(key, lambda survey=survey: survey)
         self._films.get(keys[0], lambda: dict(film))
         return keys[0] if len(keys) == 1 else self._runs.pair(*keys)
-
-    def _of_samples(self, run: Run, measure: str) -> Any:
-        """Return the finished survey of the sample crops for a run: of `measure`, or of "all"."""
-        *_, survey = self._survey_in_batches(run, surveys.sample_crops(), measure)
-        return survey
 
     def _survey_in_batches(
         self, run: Run, pictures: Sequence, measure: str, protocol: str = ""

@@ -48,9 +48,8 @@ class ModelChecks:
         checks = check.all_checks()
         if (place := whole_number(number, 0, len(checks))) is None:
             raise WrongSetting(f"There is no check {quoted(number)}; expected 0 to {len(checks) - 1}.")
-        step = self._steps.within(
-            self._work.hold_place, (*self._model(key), set_key, place), lambda: self._run(key, set_key, place)
-        )
+        name = (*self._model(key), set_key, place)
+        step = self._steps.within(self._work.hold_place, name, lambda: self._run(key, set_key, place))
         rest = range(place + 1, 0 if check.ends(step.findings) else len(checks))
         following = next((i for i in rest if not quick or checks[i][1] in check.QUICK), None)
         return replace(step, next=following, share=1.0 if following is None else following / len(checks))

@@ -32,12 +32,8 @@ class WorkQueue:
         are slower than one.
         """
         half = max(1, self._threads // 2)
-        token = _threads.set(half)
-        try:
-            with device.limit_threads(half):
-                yield
-        finally:
-            _threads.reset(token)
+        with cancellation.bind(_threads, half), device.limit_threads(half):
+            yield
 
     @contextmanager
     def hold_place(self, patient: bool = False) -> Iterator[None]:

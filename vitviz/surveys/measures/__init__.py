@@ -267,10 +267,8 @@ class SufficientEdgesMeasure:
         stands = {f"stands_by_{name}": (row > 0).astype(np.float64) for name, row in rows.items()}
         sizes = {name: getattr(result, name) for name in ("smallest_preserving", "preserving_from")}
         sizes = {name: np.nan if size is None else size / len(result.edges) for name, size in sizes.items()}
-        singles = {
-            name: np.asarray(value, float) for name, value in (sizes | {"tried": result.tried}).items()
-        }
-        return {**margins, **stands, **singles}
+        sizes["tried"] = result.tried
+        return {**margins, **stands, **{name: np.asarray(size, float) for name, size in sizes.items()}}
 
 
 KINDS = (
