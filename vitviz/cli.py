@@ -18,7 +18,9 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+import vitviz
 from vitviz.errors import VitvizError, quoted, write_error
+from vitviz.traces import samples
 from vitviz.traces.unicode import parse_json, require_unicode
 
 program = typer.Typer(
@@ -166,7 +168,6 @@ def survey(
             f"There is no measure {quoted(unknown[0])}; expected some of {', '.join(MEASURES)}."
         )
     meant = _classes(classes)
-    import vitviz
     from vitviz.surveys.report import summary_of
     from vitviz.surveys.run import USUAL, progress_bar
 
@@ -224,8 +225,6 @@ def _with_sentences(inspector, measures: list, words: Path | None):
         return inspector
     if words is None and inspector.classes is not None:
         return inspector
-    import vitviz
-
     try:
         lines = words and [one for one in words.read_text(encoding="utf-8").splitlines() if one.strip()]
     except (OSError, ValueError) as error:
@@ -288,8 +287,6 @@ def figure(
     Settings have the names that they have in the links of the page; layers and heads count from 1, patches
     from 0. Without -o the file is saved in the current folder and named by view, checkpoint and settings.
     """
-    import vitviz
-
     settings = settings_of(given, vitviz.figure)
     _require_place(out or Path("figure.svg"))
     photo, trace = _photo(picture), None
@@ -346,7 +343,6 @@ def _photo(picture: str):
     if not picture:
         return None
     from vitviz.engine.images.opening import open_image
-    from vitviz.traces import samples
 
     if not Path(picture).exists() and picture in [sample.name for sample in samples.samples()]:
         return samples.sample_image(picture)
@@ -386,7 +382,6 @@ def video(
         raise VitvizError(
             f"{out.name} is not a valid file name; expected .mp4 or .gif for a video, or .csv for a table."
         )
-    import vitviz
     from vitviz.export.animation import check_width
     from vitviz.export.video import video_of_frames
 
@@ -439,8 +434,6 @@ def check(
         _require_place(out)
         if out.suffix.lower() != ".html":
             raise VitvizError(f"--out {out.name[:200]} has another ending; the report is an .html file.")
-    import vitviz
-
     inspector = vitviz.load(checkpoint, device=device, dtype=dtype, folder=weights)
     tell = None if as_json else partial(print, flush=True)
     report = vitviz.check(inspector, folder or None, method, limit, on_finding=tell)

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -98,17 +98,9 @@ class Plan:
         }  # fmt: skip
 
 
-def version_of(package: str) -> str:
-    """Return the version of an installed package, "not installed" for any other."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
 def surroundings(device: str) -> dict[str, str]:
     """Return the versions of packages and the machine, for the report; they may differ on resumption."""
-    packages = {name: version_of(name) for name in ("torch", "timm", "numpy", "pillow")}
+    packages = {name: version(name) for name in ("torch", "timm", "numpy", "pillow")}
     here = {"system": f"{platform.system()} {platform.machine()}", "device": device}
     return {"python": sys.version.split()[0], **packages, **here}
 

@@ -17,7 +17,8 @@ import gradio as gr
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 
-from vitviz.views.languages import NAMES, translate, translations
+from vitviz.views.languages import NAMES, translate
+from vitviz.views.languages import translations as translations
 
 # key → arguments of `translatable`, until the page is launched
 _said: dict[str, tuple[str, dict[str, str]]] = {}
@@ -84,9 +85,3 @@ def _preferred(header: str) -> list[str]:
 
     parts = sorted(filter(str.strip, header.split(",")), key=weight, reverse=True)
     return [part.partition(";")[0].strip() for part in parts]
-
-
-__all__ = [
-    "NAMES", "language_script", "gradio_translations", "supported_language", "translatable", "translations",
-    "mark", "translate", "language_of"
-]  # fmt: skip
