@@ -215,9 +215,7 @@ def largest_activations(trace: Trace, layer: int, count: int = 3) -> LargestActi
     result = flat.abs().topk(count).indices
     # torch's quantile has this size limit
     typical = flat.abs().double().quantile(0.5) if len(flat) < 2**24 else flat.abs().median()
-    return LargestActivations(
-        flat[result], result // tokens.shape[1], result % tokens.shape[1], float(typical)
-    )
+    return LargestActivations(flat[result], *torch.unravel_index(result, tokens.shape), float(typical))
 
 
 @dataclass(frozen=True)

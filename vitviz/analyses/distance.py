@@ -25,7 +25,7 @@ from vitviz.analyses import attention_kernel
 from vitviz.analyses.streaming import Reading, by_images, distance_totals, read_layer, row_sums, sum_columns
 from vitviz.traces.display import NotebookChart
 from vitviz.traces.grid import Grid
-from vitviz.traces.trace import Trace, TraceBatch
+from vitviz.traces.trace import Attention, Trace, TraceBatch
 
 
 def pixel_distances(grid: Grid) -> Float[Tensor, "patch patch2"]:
@@ -107,10 +107,11 @@ def head_sums(trace: Trace | TraceBatch, entropy: bool = False) -> Float[Tensor,
         sums = attention_kernel.row_sums(stored, lengths, prefix)
     else:
         columns = sum_columns(prefix, lengths).to(trace.layers[0].q)
-        layers = (
-            by_images(lambda one: row_sums(one, columns, entropy=entropy)[0], one) for one in trace.layers
-        )
-        sums = torch.stack(list(layers))
+
+        def read(attention: Attention) -> Tensor:
+            return row_sums(attention, columns, entropy=entropy)[0]
+
+        sums = torch.stack([by_images(read, one) for one in trace.layers])
     result = distance_totals(sums[..., prefix:, :3]) / (trace.length - prefix)
     if entropy:
         result = torch.cat([result, sums[..., 3].double().mean(dim=-1)[None]])

@@ -56,6 +56,9 @@ def _caption(
     details = {"height": grid.pixels[0], "width": grid.pixels[1], "rows": grid.rows, "cols": grid.cols}
     size = LocalizedText("Input {height} × {width} px, {rows} × {cols} patches", **details)
     assumed = ", ".join(assumption.taken or assumption.name for assumption in checkpoint.assumed)
+    unstated = LocalizedText(
+        "Assumed, because the checkpoint’s file does not state it: {what}.", what=assumed
+    )
     without, chosen = "", _settings(view, subject, settings, say) or say("none")
     if trace is not None:  # patches count from 1, as in the figure and on the page
         without = replace(trace.without, patches=tuple(patch + 1 for patch in trace.without.patches)).text()
@@ -78,9 +81,7 @@ def _caption(
         LocalizedText("Second checkpoint: {name} ({known}).", **beside) if beside else "",
         image_count_text(subject) if view.needs is Needs.SET or subject.survey is not None else "",
         LocalizedText("{size}; computed in {dtype}.", size=size, dtype=_dtype(view, subject)),
-        LocalizedText("Assumed, because the checkpoint’s file does not state it: {what}.", what=assumed)
-        if assumed
-        else "",
+        unstated if assumed else "",
         LocalizedText("Settings: {settings}.", settings=chosen),
         LocalizedText("Definition: {definition}", definition=view.words.definition),
         LocalizedText("What it does not show: {caveat}", caveat=view.words.caveat),

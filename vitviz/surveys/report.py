@@ -160,11 +160,11 @@ def _quantity_figure(name: str, what: Quantity, sums: Moments, quantiles: np.nda
 def _numbers_table(survey: Survey) -> str:
     """Return the HTML table of scalar quantities: mean ± standard error; "" if there are none."""
     rows = []
-    for what, sums in (
-        (what, survey.sums[name]) for name, what in survey.quantities.items() if not what.axes
-    ):
-        mean = f"{float(sums.mean):.5g} ± {float(sums.error):.2g}"
-        rows.append((what.title, mean, what.unit, sums.count))
+    for name, what in survey.quantities.items():
+        if not what.axes:
+            sums = survey.sums[name]
+            mean = f"{float(sums.mean):.5g} ± {float(sums.error):.2g}"
+            rows.append((what.title, mean, what.unit, sums.count))
     return _table(("", "mean", "unit", "images"), rows) if rows else ""
 
 

@@ -55,10 +55,8 @@ def fill(pattern: str, values: Mapping[str, Any]) -> str:
 
 def text_to_json(text: str) -> dict[str, Any]:
     """Return a text as JSON for the page: {text, values}; values that are texts are converted likewise."""
-    values = getattr(text, "values", {})
-    details = {
-        name: text_to_json(value) if isinstance(value, str) else value for name, value in values.items()
-    }
+    values = getattr(text, "values", {}).items()
+    details = {name: text_to_json(value) if isinstance(value, str) else value for name, value in values}
     return {"text": getattr(text, "pattern", str(text)), "values": details}
 
 
