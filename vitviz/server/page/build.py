@@ -202,7 +202,7 @@ def _over_a_set(page: PageRenderer, session: gr.State) -> list[gr.events.Depende
 
 
 def _warm_up(service: AnalysisService) -> None:
-    """Import the engine and run the first image while the page loads."""
+    """Run the first image while the page loads."""
     gc.freeze(), gc.enable()  # app.py disabled collection; imported objects need no scan
     atexit.register(gc.unfreeze)  # at exit, or libraries report frozen objects as leaks
     with suppress(VitvizError):  # the first visitor gets the error
