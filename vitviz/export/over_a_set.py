@@ -6,7 +6,7 @@ from functools import cache
 
 from vitviz import engine, surveys
 from vitviz.engine import Inspector
-from vitviz.engine.hub.snapshots import all_snapshots, folder_of
+from vitviz.engine.hub import snapshots
 from vitviz.errors import VitvizError
 from vitviz.surveys.result import Survey
 from vitviz.traces.trace import Trace
@@ -93,11 +93,12 @@ def survey_samples(
 def survey_training(inspector: Inspector, size: tuple[int, int] | None = None) -> TrainingHistory:
     """Return the sample crops' surveys by training step, in order; empty if there are no snapshots."""
     checkpoint = inspector.checkpoint
-    like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder_of(checkpoint)}
+    folder, history = snapshots.folder_of(checkpoint), snapshots.all_snapshots(checkpoint)
+    like = {"device": str(inspector.device), "dtype": inspector.dtype, "folder": folder}
 
     @cache
     def survey(name: str, measure: str) -> Survey:
         return survey_samples(engine.load(name, **like), size, None if measure == "all" else [measure])
 
-    steps = {frame.step: frame.name for frame in all_snapshots(checkpoint) if frame.step is not None}
+    steps = {frame.step: frame.name for frame in history if frame.step is not None}
     return TrainingHistory(steps, survey)

@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from vitviz.charts.encode import encode_image
-from vitviz.engine.images.editing import edited_pixels, mark_edited
-from vitviz.engine.images.opening import open_for_drawing, open_image, pixels_of
+from vitviz.engine.images import editing, opening
 from vitviz.errors import ImageError
 from vitviz.server.security import uploads
 from vitviz.server.services.cache import Cache, Keys, key_contains
@@ -35,7 +34,7 @@ class ImageStore:
         """Store a file's bytes and return the key."""
         key = self._keys.of(data)
         if self._pictures.peek(key) is None:
-            open_image(io.BytesIO(data))
+            opening.open_image(io.BytesIO(data))
             self._pictures.get(key, lambda: data)
         return key
 
@@ -76,8 +75,8 @@ class ImageStore:
     def opened(self, key: str, strokes: ImageEdits = NONE):
         """Return the upright upload in RGB, with edits applied."""
         if strokes:
-            return mark_edited(self.pixels(key, strokes), strokes.told())
-        return open_image(self._file(key))
+            return editing.mark_edited(self.pixels(key, strokes), strokes.told())
+        return opening.open_image(self._file(key))
 
     def _file(self, key: str) -> bytes:
         """Return the bytes of an upload. Raises ImageError if it was evicted."""
@@ -91,16 +90,17 @@ class ImageStore:
 
         def make() -> np.ndarray:
             if not strokes:
-                return _held(pixels_of(self.opened(key)))
+                return _held(opening.pixels_of(self.opened(key)))
             other = self._file(strokes.own) if strokes.own else None
-            return _held(edited_pixels(self._file(key), strokes.told(), other))
+            return _held(editing.edited_pixels(self._file(key), strokes.told(), other))
 
         return self._pixels.get((key, strokes.text()), make)
 
     def drawn(self, key: str, strokes: ImageEdits = NONE) -> np.ndarray:
         """Return the edited image as a read-only array, reduced to the largest size that is drawn."""
         made = partial(self.pixels, key, strokes) if strokes else partial(self.opened, key)
-        return self._pixels.get(("drawn", key, strokes.text()), lambda: _held(open_for_drawing(made())))
+        place = ("drawn", key, strokes.text())
+        return self._pixels.get(place, lambda: _held(opening.open_for_drawing(made())))
 
     def _sample_key(self, name: str) -> str:
         """Return the key of the sample image of this name; the name need not exist."""
