@@ -253,7 +253,7 @@ class ForwardRunner:
 
     def _require_truth(self, recording: Recording, layers: Sequence[Attention], size: Size) -> None:
         """Raise UnsupportedModel if the recorded attention is not the model's; else pass this size."""
-        tolerance = TOLERANCE[self.placed.dtype]
+        tolerance = getattr(self.placed.model, "tolerance", TOLERANCE[self.placed.dtype])
         check_truth(recording.entered, layers, self.placed.checkpoint.name, tolerance)
         self.truthful.add(size)
 

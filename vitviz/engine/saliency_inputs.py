@@ -24,6 +24,7 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.device import exact_float32, inference_context, memory_guard
 from vitviz.engine.forward import capture, gradients
 from vitviz.engine.forward.gradients import product
+from vitviz.engine.forward.own_model import require_known
 from vitviz.engine.forward.patch_removal import PatchRemoval
 from vitviz.engine.inspector import Inspector
 from vitviz.engine.readout_stages import PARALLEL, PRE_NORM, require_repeated, scale_of
@@ -202,6 +203,7 @@ class SaliencyInputs:
 
     def cam_place(self) -> str:
         """Return in words where Grad-CAM reads activations; raise UnsupportedModel if there is no place."""
+        require_known(self.model, "how its heads and MLPs write into its tokens")
         kind = type(self.blocks[-1]).__name__
         if self.trace.pool.startswith(("average", "max")):
             return LocalizedText("the last block's output")

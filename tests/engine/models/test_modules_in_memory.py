@@ -15,7 +15,7 @@ from vitviz.engine.adapters.proposal import propose_mapping
 from vitviz.engine.formats.mapping import to_toml
 from vitviz.engine.images.opening import open_image
 from vitviz.engine.images.preprocess import prepare
-from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError
+from vitviz.errors import AssumedWarning, CheckpointError, UnsupportedModel, VitvizError
 
 HALF = {"mean": 0.5, "std": 0.5, "device": "cpu"}
 
@@ -291,7 +291,8 @@ def test_random_state_is_restored_after_inspecting():
 def test_masked_autoencoder_gives_unmasked_encoder_output(kind):
     model = perturbed(getattr(transformers, kind)(transformers.ViTMAEConfig(**vit_sizes(), mask_ratio=0.75)))
     state = torch.get_rng_state()
-    inspector = inspect_module(model)
+    with pytest.warns(AssumedWarning, match="Here all patches are kept"):
+        inspector = inspect_module(model)
     assert torch.get_rng_state().equal(state) and model.config.mask_ratio == 0.75
     trace = inspector.trace(vitviz.sample_image("coffee"))
     pixels = prepare(open_image(vitviz.sample_image("coffee")), inspector.preprocessing).tensor[None]
@@ -300,6 +301,37 @@ def test_masked_autoencoder_gives_unmasked_encoder_output(kind):
     with torch.no_grad():
         tokens = getattr(model, "vit", model)(pixels, noise=order).last_hidden_state[0]
     torch.testing.assert_close(inspector.readout(trace), tokens[0], atol=1e-5, rtol=1e-5)
+
+
+class LoRA(nn.Module):
+    """A linear layer with an additive low-rank update that is not merged."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.dropout = base, nn.Dropout(0.1)
+        self.down = nn.Parameter(torch.randn(4, base.in_features) / 10)
+        self.up = nn.Parameter(torch.randn(base.out_features, 4))
+
+    def forward(self, x):
+        return self.base(x) + self.dropout(x) @ self.down.mT @ self.up.mT
+
+
+def test_linear_maps_of_several_layers_are_merged():
+    model = small_vit().train()
+    for block in model.blocks:
+        block.attn.proj, block.mlp.fc1 = LoRA(block.attn.proj), LoRA(block.mlp.fc1)
+    model.head = nn.Sequential(nn.Dropout(0.2), model.head)
+    state = torch.get_rng_state()
+    inspector = inspect_module(model)
+    assert torch.get_rng_state().equal(state) and isinstance(model.blocks[0].attn.proj, LoRA)
+    assert "a timm model with this checkpoint's weights" in inspector.describe()
+    trace = inspector.trace(vitviz.sample_image("coffee"))
+    assert abs(vitviz.logit_attribution(inspector, trace, 0).gap) < 1e-5
+
+
+def test_model_of_several_attentions_in_a_block_is_rejected_at_once():
+    with pytest.raises(UnsupportedModel, match="block 1 makes 2 attention calls"):
+        inspect_module(small_vit("vit_small_patch16_18x2_224"))
 
 
 def test_missing_information_is_requested():

@@ -2,6 +2,9 @@
 attention.
 """
 
+from functools import partial
+from types import MethodType
+
 import pytest
 import timm
 import torch
@@ -11,7 +14,7 @@ from torch import nn
 
 import vitviz
 from tests.engine.models.explicit_attention import Attention, ListViT, SimpleViT, SwiGLU, TupleViT
-from tests.engine.small_models import perturbed
+from tests.engine.small_models import perturbed, small_vit
 from vitviz.analyses.query import query_weights
 from vitviz.errors import AssumedWarning, UnsupportedModel, VitvizError
 
@@ -417,12 +420,22 @@ def blocks_with_mixed_values():
     return blocks
 
 
+class Sorted(Residual):
+    """A block that sorts the patches of its output by their norm."""
+
+    def forward(self, x):
+        output = super().forward(x)
+        order = output[:, 1:].norm(dim=-1, keepdim=True).argsort(dim=1).expand(-1, -1, 32)
+        return torch.cat([output[:, :1], output[:, 1:].gather(1, order)], 1)
+
+
 MOVED = {
     "values": (
         lambda: SequenceViT(blocks_with_mixed_values()),
         "attention of block 2 than at the block's input",
     ),
     "output": (lambda: SequenceViT(blocks_of(Rolled)), "output of block 1 than at the block's"),
+    "output, by content": (lambda: SequenceViT(blocks_of(Sorted)), "output of block 1 than at the block's"),
     "between": (lambda: Selecting(blocks_of()), "input of block 2 than at the output of block 1"),
 }
 
@@ -496,9 +509,13 @@ def test_traced_or_exported_module_is_rejected(convert):
         inspect_module(converted)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"blocks": "head"}, {"patch": 0}, {"patch": -8}, {"prefix": [0]}], ids=lambda one: str(one)
-)
+WRONG = [
+    {"blocks": "head"}, {"patch": 0}, {"patch": -8}, {"prefix": [0]}, {"heads": 8}, {"heads": 5},
+    {"output": 0}, {"output": "logits"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_wrong_facts_about_module_are_named(wrong):
     (name,) = wrong
     with pytest.raises(VitvizError, match=f"{name}="):
@@ -619,3 +636,114 @@ def test_blocks_in_other_order_are_rejected_with_reason(order):
     with pytest.raises(UnsupportedModel, match="call each block once, in order") as error:
         inspect_module(model)
     assert "blocks=" not in str(error.value)
+
+
+class ActiveDropout(nn.Dropout):
+    """Dropout that ignores evaluation mode."""
+
+    def forward(self, x):
+        return nn.functional.dropout(x, self.p)
+
+
+class DroppedWeights(nn.Module):
+    """An attention's softmax with active dropout on the weights."""
+
+    def forward(self, scores):
+        return nn.functional.dropout(scores.softmax(-1), 0.2)
+
+
+def model_with_dropped_weights():
+    model = SequenceViT(blocks_of())
+    model.blocks[1].attention.attend = DroppedWeights()
+    return model
+
+
+class EarlyExit(SequenceViT):
+    def forward(self, image):
+        return self.head(self.blocks[:2](self.embed(image).flatten(2).mT).mean(dim=1))
+
+
+class Padded(SequenceViT):
+    def forward(self, image):
+        return super().forward(nn.functional.pad(image, (0, 8, 0, 8)))
+
+
+class Repeated(SequenceViT):
+    def forward(self, image):
+        x = self.embed(image).flatten(2).mT
+        for _ in range(3):
+            x = self.blocks[0](x)
+        return self.head(x.mean(dim=1))
+
+
+REASONS = {
+    "active dropout": (model_with_dropped_weights, "block 2 has dropout in evaluation mode"),
+    "early exit": (lambda: EarlyExit(blocks_of()), "block 3 has not run for this image"),
+    "padding": (lambda: Padded(blocks_of()), "embeds 25 patches, of which 16 lie inside"),
+    "block in a loop": (lambda: Repeated([nn.Sequential(Residual())]), "call each block once, in order"),
+    "tied blocks": (lambda: SequenceViT([Residual()] * 3), "calls blocks.0 several times"),
+}
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_reason_of_rejection_names_what_was_seen(kind):
+    build, reason = REASONS[kind]
+    with pytest.raises(UnsupportedModel, match=reason):
+        inspect_module(build())
+
+
+def test_random_numbers_outside_attention_are_warned_about():
+    model = SequenceViT([nn.Sequential(Residual(), ActiveDropout(0.1)) for _ in range(2)])
+    with pytest.warns(AssumedWarning, match="draws random numbers in evaluation mode"):
+        inspect_module(model)
+
+
+class HalfPrecision(SequenceViT):
+    """A model whose forward computes in bfloat16 by itself."""
+
+    def forward(self, image):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(image)
+
+
+def test_autocast_inside_forward_is_followed():
+    torch.manual_seed(0)
+    model = HalfPrecision(blocks_of())
+    trace = inspect_module(model).trace(IMAGE)
+    weights = []
+    for block in model.blocks:
+        block.attention.attend.register_forward_hook(lambda part, args, output: weights.append(output[0]))
+    with torch.no_grad():
+        model(pixels_of(trace))
+    for layer, expected in enumerate(weights):
+        torch.testing.assert_close(trace.attention(layer), expected.float(), atol=0.01, rtol=0)
+
+
+def test_gradient_maps_of_custom_module_are_rejected_with_reason():
+    inspector = inspect_module(SequenceViT(blocks_of()))
+    with pytest.raises(UnsupportedModel, match="only the attention and the tokens of this module are known"):
+        vitviz.saliency(inspector, IMAGE, 0, "grad_cam")
+
+
+def store_map(self, x, **others):
+    """Compute timm's attention explicitly and keep its weights, as notebooks do."""
+    q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    self.map = (q @ k.mT * self.scale).softmax(-1)
+    return self.proj((self.map @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("way", ["method", "function"])
+def test_replaced_forward_of_timm_attention_is_followed(way, recwarn):
+    model = small_vit(img_size=32)
+    expected = inspect_module(model).trace(IMAGE)
+    for block in model.blocks:
+        block.attn.forward = MethodType(store_map, block.attn)
+        if way == "function":
+            block.attn.forward = partial(store_map, block.attn)
+    inspector = inspect_module(model)
+    trace, in_place = inspector.trace(IMAGE), "used in place" in inspector.describe()
+    for layer in range(2):
+        assert_same(trace.attention(layer), expected.attention(layer))
+    assert "The forward of blocks.0.attn was replaced" in inspector.describe()
+    assert in_place == (way == "function") == any("used in place" in str(one.message) for one in recwarn)
+    assert in_place or not hasattr(model.blocks[0].attn, "map")

@@ -12,7 +12,7 @@ import copy
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from types import MethodType
@@ -32,8 +32,9 @@ from vitviz.engine.formats import huggingface, inference, naflex, processors, ti
 from vitviz.engine.formats.families import FAMILIES, require_plain
 from vitviz.engine.formats.mapping import PATCH_ORDERS, NameMap, to_toml
 from vitviz.engine.formats.overrides import ACTIVATIONS, Overrides, possible_block_forms, possible_poolings
-from vitviz.engine.forward import copies
+from vitviz.engine.forward import capture, copies
 from vitviz.engine.forward.own_pass import evaluating
+from vitviz.engine.forward.recording import check_plain
 from vitviz.engine.forward.tracing import grid_of
 from vitviz.engine.images.preprocess import Preprocessing
 from vitviz.errors import CheckpointError, UnsupportedModel, VitvizError, first_line
@@ -42,6 +43,7 @@ _numbers = itertools.count(1)
 _ALIKE = {torch.float32: 1e-4, torch.float64: 1e-4}  # relative to the largest output; 0.05 for others
 _APART = 10.0  # required ratio of the runner-up's error to the best one's
 _EPSILONS = (1e-6, 1e-5, 1e-12)
+_LINEAR = set("head qkv q_proj k_proj v_proj proj fc1 fc1_g fc1_x fc2".split())  # timm's names
 _HEADS_CALLED = ("num_heads", "num_attention_heads", "n_heads", "nhead", "heads", "n_head")
 _NAME_IT = "Pass a mapping of its tensor names (mapping='file.toml'), or a timm model."
 
@@ -60,17 +62,21 @@ def loaded_of(
             f"Both mapping and {next(iter(options))} were given. A module with a mapping is read as a timm"
             " model; leave one of them out."
         )
+    if not isinstance(model, nn.Module):
+        raise VitvizError(
+            "Expected a timm model, a transformers model or a PyTorch module, but got a"
+            f" {type(model).__name__}. For a file or a name, call vitviz.load."
+        )
+    inner, refused = _unwrapped(model), None
+    _require_weights(inner, type(inner).__name__)
     try:
-        if not options or not isinstance(model, nn.Module):
-            return verified_copy(model, overrides, size, name, mapping)
-        refused = None
+        if not options:
+            return verified_copy(inner, overrides, size, name, mapping)
     except Exception as error:  # the model's code may raise anything
         missing = isinstance(error, VitvizError) and not isinstance(error, UnsupportedModel | CheckpointError)
         if missing or mapping is not None:  # a setting, or no own module is meant
             raise
         refused = error
-    inner = _unwrapped(model)
-    _require_weights(inner, type(inner).__name__)
     try:
         overrides = _with_own_normalisation(inner, overrides)
         loaded = loaded_own(inner, overrides, size, name, record=_record_of(inner, overrides), **options)
@@ -84,7 +90,7 @@ def loaded_of(
 
 @in_float32()
 def verified_copy(
-    model: nn.Module, overrides: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
+    inner: nn.Module, overrides: Overrides, size: tuple[int, int] | None = None, name: str | None = None,
     mapping: NameMap | None = None,
 ) -> Loaded:  # fmt: skip
     """Copy a model in memory for an inspector.
@@ -93,14 +99,7 @@ def verified_copy(
     Raises UnsupportedModel for a model that is no plain ViT or whose copy gives another output, VitvizError
     for a missing setting: mean and std, heads, or a mapping of the tensors' names.
     """
-    if not isinstance(model, nn.Module):
-        raise VitvizError(
-            "Expected a timm model, a transformers model or a PyTorch module, but got a"
-            f" {type(model).__name__}. For a file or a name, call vitviz.load."
-        )
-    inner = _unwrapped(model)
     kind = type(inner).__name__
-    _require_weights(inner, kind)
     inner = copies.with_permanent_weights(inner)
     if kind == "ViTMAEForPreTraining":  # of which only the encoder is shown, as from a file
         inner = inner.vit
@@ -120,6 +119,8 @@ def verified_copy(
     )  # fmt: skip
     names = overrides.labels or taken.labels
     head_type = classifier_type(names, overrides.head_type or taken.head_type, taken.model.num_classes, kind)
+    if _is_of("transformers.models.vit_mae", inner):
+        taken.model.assumption = f"{kind} removes random patches in each pass. Here all patches are kept."
     ready = taken.model.eval().requires_grad_(False)
     readout_stages.pooling_or_none(ready)  # fails where modules hold no tensors, as quantised ones do
     return Loaded(known, ready, Preprocessing.from_config(data), tuple(names), head_type)
@@ -186,6 +187,7 @@ def _of_timm(model: nn.Module, overrides: Overrides) -> FilledModel:
     copied = copies.placed_copy(model, memory.CPU, torch.float32, copy=True)
     fuse_attention(copied)
     _forget_training(copied)
+    _merge_linear(copied)
     copied = naflex.to_plain_vit(copied, tuple(size), architecture)
     data = {**record, "input_size": (channels_of(copied), *size)}
     tag = str(data.get("tag") or "")
@@ -193,6 +195,26 @@ def _of_timm(model: nn.Module, overrides: Overrides) -> FilledModel:
     notes = [] if overrides.mean else ["Mean and deviation are those of its timm configuration."]
     notes += timm_config.inactive_settings_note(record)
     return FilledModel(copied, architecture, data, notes=tuple(notes), labels=labels)
+
+
+def _merge_linear(model: nn.Module) -> None:
+    """Replace each linear map made of several layers by one `nn.Linear`.
+
+    Examples are LoRA and `Sequential(Dropout, Linear)`. The outputs for unit vectors are the weights.
+    """
+    for path, part in list(model.named_modules()):
+        widths = [one.in_features for one in part.eval().modules() if isinstance(one, nn.Linear)]
+        if not widths or type(part) is nn.Linear or path.rpartition(".")[2] not in _LINEAR:
+            continue
+        with _computing():
+            rows = torch.cat([torch.zeros(1, widths[0]), torch.eye(widths[0]), torch.randn(8, widths[0])])
+            given = rows if path == "head" else rows[None]
+            bias, weight, answers = part(given).flatten(0, -2).split([1, widths[0], 8])
+            merged = nn.Linear(*weight.shape)
+            merged.weight.copy_((weight - bias).mT), merged.bias.copy_(bias[0])
+            if _difference(merged(rows[-8:]), answers) <= 1e-5:
+                parent, _, name = path.rpartition(".")
+                setattr(model.get_submodule(parent), name, merged)
 
 
 def _at_size(filled: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
@@ -225,10 +247,8 @@ def _library_copy(model: nn.Module, overrides: Overrides) -> FilledModel | None:
 
 def _record_of(model: nn.Module, overrides: Overrides) -> FilledModel | None:
     """Return a library model's copy, for its preprocessing and classes; None if it cannot be copied."""
-    try:
+    with suppress(Exception):  # the model is inspected directly because something in it differs
         return _library_copy(model, overrides)
-    except Exception:  # the model is inspected directly because something in it differs
-        return None
 
 
 def _forget_training(model: nn.Module) -> None:
@@ -245,8 +265,13 @@ def _prove(model: nn.Module, filled: FilledModel, kind: str) -> None:
 
     A classifier of zeros has the same output for all tokens.
     """
+    for path, part in model.named_modules() if _is_of("timm.", model) else ():
+        if "forward" in vars(part) and not hasattr(part, "_hf_hook"):  # accelerate's does not matter
+            raise UnsupportedModel(f"The forward of {path or kind} was replaced, so it is not timm's.")
     size = tuple(filled.data["input_size"])
-    ours, last = _tokens(filled.model, size), []
+    with capture.recording(filled.model) as recording:
+        ours, last = _tokens(filled.model, size), []
+    check_plain(recording, grid_of(filled.model).tokens, kind)
 
     def keep(module, args, output):
         output = getattr(output, "last_hidden_state", output)
@@ -265,7 +290,7 @@ def _prove(model: nn.Module, filled: FilledModel, kind: str) -> None:
     if not error <= tolerance(model):
         raise UnsupportedModel(
             f"The output of {kind} differs from that of its timm copy, by {error:.2g} of the largest value:"
-            " hooks, adapters or custom code change what it computes. No result is shown for it."
+            " hooks, adapters or custom code change what it computes."
         )
 
 
@@ -404,7 +429,7 @@ def matching_vit(model: nn.Module, kind: str, overrides: Overrides, mapping: Nam
         raise UnsupportedModel(
             f"{kind} does not compute as a plain Vision Transformer with these weights does: {len(best)}"
             f" variants were tried, and the output of the nearest one differs by {error:.2g} of the largest"
-            " value. No result is shown for it."
+            " value."
         )
     if rival is not None:
         raise VitvizError(

@@ -33,7 +33,7 @@ from vitviz.engine.defaults import in_float32
 from vitviz.engine.formats.overrides import Overrides
 from vitviz.engine.forward import copies, hooks
 from vitviz.engine.forward.own_model import OwnModel
-from vitviz.engine.forward.own_pass import record_pass, run_pass
+from vitviz.engine.forward.own_pass import ONCE_IN_ORDER, record_pass, run_pass
 from vitviz.engine.forward.recording import Recording, check_truth
 from vitviz.engine.forward.tracing import attentions_of
 from vitviz.engine.images.preprocess import Preprocessing
@@ -44,9 +44,12 @@ from vitviz.traces.trace import select_images
 
 _numbers = itertools.count(1)
 _SIZES = ("image_size", "img_size", "input_size")  # attributes that tell the input size
+SMALL = 1e-4  # change of a token, relative to the spread of all
 _DRAWS = 8  # of noise, for the centre of the pixels of a token
 _MOST_PREFIX = 32  # more tokens than this before the patches are not plausible
 CPU = torch.device("cpu")
+RANDOM = "{kind} draws random numbers in evaluation mode (dropout, masks). Results are those of one draw."
+IN_PLACE = "{kind} is used in place, not copied. Changes of its weights change the results of this Inspector."
 
 
 @in_float32()
@@ -73,16 +76,17 @@ def loaded_own(
     size = size or _size(model)
     channels = channels_of(module, overrides.mean)
     noise = torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
-    called = _called_parts(OwnModel(module, [], output, in_place), noise)
-    path, layers = _blocks(module, blocks, kind, called)
-    own = OwnModel(module, layers, output, in_place)
+    own = OwnModel(module, [], output, in_place)
+    called = _called_parts(own, noise)
+    path, layers = _blocks(own, blocks, kind, called)
+    own.blocks = nn.ModuleList(layers)
     own.blocks_given = blocks is not None
     own.embedding = next((part for part in called if isinstance(part, nn.Conv2d | nn.Linear)), None)
     recording, logits = record_pass(own, noise)
     tokens, own.embed_dim = recording.tokens[0].shape[1:]
     own.own_grid, own.order = _grid(own, noise, size, patch, prefix, tokens)
     own.num_classes = 0 if logits is None else logits.shape[-1]
-    _prove(own, noise, kind)
+    _prove(own, noise, kind, overrides.heads)
     _require_same_order(own, noise, tokens, kind)
     reading = "not known"
     if logits is not None:
@@ -95,9 +99,14 @@ def loaded_own(
             if prefix is None:
                 own.own_grid = with_class_token(own.own_grid, own.own_readout)
             reading = describe_readout(own.own_grid, own.own_readout)
+    warned = own.random and RANDOM.format(kind=kind), in_place and IN_PLACE.format(kind=kind), own.assumption
+    own.assumption = " ".join(filter(None, warned))
     call = recording.calls[0][0]
-    read = "around which their tokens read overlapping pixels"
-    found = read if own.overlapping else "found by changing each patch"
+    found = (
+        "around which their tokens read overlapping pixels"
+        if own.overlapping
+        else "found by changing each patch"
+    )
     own.findings = {
         "module": f"{kind}, {'used in place' if in_place else 'a float32 copy'}",
         "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}"
@@ -170,8 +179,10 @@ def classifier_type(
 
 def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
     """Return a float32 copy in evaluation mode and False; (model, True) if it cannot be copied."""
-    # a forward set on a module belongs to that module, also in a copy
-    if any(hasattr(part, "_hf_hook") or "forward" in vars(part) for part in model.modules()):
+    # a forward set on a module belongs to that module, also in a copy, unless it is a plain method
+    given = ((part, vars(part)["forward"]) for part in model.modules() if "forward" in vars(part))
+    plain = (getattr(one, "__self__", 0) is part and one.__func__.__closure__ is None for part, one in given)
+    if any(hasattr(part, "_hf_hook") for part in model.modules()) or not all(plain):
         return model, True
     try:
         twin = hooks.copy_without_hooks(copies.with_permanent_weights(model), {}).float().eval()
@@ -187,9 +198,10 @@ def _float32_copy(model: nn.Module) -> tuple[nn.Module, bool]:
 
 
 def _blocks(
-    model: nn.Module, path: str | None, kind: str, called: Collection[nn.Module]
+    own: OwnModel, path: str | None, kind: str, called: Collection[nn.Module]
 ) -> tuple[str, list[nn.Module]]:
     """Return the path and modules of the blocks: those at `path`, else the longest called run of one type."""
+    model = own.module
     if path is not None:
         try:
             layers = list(model.get_submodule(path).children())
@@ -206,6 +218,8 @@ def _blocks(
         if any(part in called for one in run for part in one.modules())
     }  # fmt: skip
     if not runs:
+        if own.repeated:
+            raise UnsupportedModel(f"{kind} calls {own.repeated} several times. {ONCE_IN_ORDER}")
         raise UnsupportedModel(
             f"{kind} has no sequence of equal modules that could be transformer blocks. Pass their path as"
             " blocks='…'."
@@ -254,16 +268,21 @@ def _size(model: nn.Module) -> tuple[int, int]:
 
 
 def _called_parts(own: OwnModel, noise: Tensor) -> dict[nn.Module, str]:
-    """Return the parts that run on an image, in the order of their first call, with their paths."""
+    """Return the parts that run on an image, in the order of their first call, with their paths.
+
+    Note in `own` whether random numbers are drawn, and a part with parts of its own that runs repeatedly.
+    """
     called: dict[nn.Module, str] = {}
     with ExitStack() as stack:
         for path, part in own.module.named_modules():
 
             def note(part, args, path=path) -> None:
+                if part in called and any(True for _ in part.children()):
+                    own.repeated = own.repeated or path
                 called.setdefault(part, path)
 
             stack.callback(part.register_forward_pre_hook(note).remove)
-        run_pass(own, noise, {})
+        own.random = bool(run_pass(own, noise, {})[1].random)
     return called
 
 
@@ -285,6 +304,12 @@ def _grid(
         raise UnsupportedModel(
             f"{kind} has {tokens} tokens for {height} x {width} pixels, which fits no grid of square"
             " patches. Pass patch=(height, width), or another size=…."
+        )
+    embedded = run_pass(own, noise, {}, first_only=True)[0].embedded
+    if isinstance(own.embedding, nn.Conv2d) and rows * cols < embedded[0, 0].numel() <= tokens:
+        raise UnsupportedModel(
+            f"{kind} embeds {embedded[0, 0].numel()} patches, of which {rows * cols} lie inside its input: it"
+            " pads or resizes the image. Pass an input size that needs no padding as size=…."
         )
     order = _order(own, noise, rows, cols)
     before = tokens - rows * cols
@@ -369,13 +394,19 @@ def _order_by_centres(own: OwnModel, noise: Tensor, rows: int, cols: int) -> lis
     return [*(~read).nonzero()[:, 0].tolist(), *places[order].tolist()]
 
 
-def _prove(own: OwnModel, noise: Tensor, kind: str) -> None:
-    """Raise UnsupportedModel if recomputed attention times v is not what enters the projection."""
+def _prove(own: OwnModel, noise: Tensor, kind: str, heads: int | None) -> None:
+    """Raise UnsupportedModel if recomputed attention times v is not what enters the projection.
+
+    Raises VitvizError if the user stated another number of heads.
+    """
     recording, _ = record_pass(own, noise)
     calls = [call for (call,) in recording.calls]
+    if heads not in (None, calls[0].q.shape[1]):
+        raise VitvizError(f"heads={heads} does not fit: {kind} has {calls[0].q.shape[1]} heads.")
     layers = select_images(tuple(attentions_of(calls, own.own_grid, CPU)), 0)
-    tolerance = 1e-4 if next(own.module.parameters()).dtype == torch.float32 else 0.05
-    check_truth(recording.entered, layers, kind, tolerance)
+    exact = next(own.module.parameters()).dtype == calls[0].q.dtype == torch.float32
+    own.tolerance = 1e-4 if exact else 0.05
+    check_truth(recording.entered, layers, kind, own.tolerance)
 
 
 def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) -> None:
@@ -383,7 +414,8 @@ def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) ->
 
     Tokens are changed at the input of every block, where q, k and v must follow from the same tokens, and
     then at the output of every block but the last, where the next input must. A block's output mixes tokens,
-    so it is refused only if its rows follow the tokens of the input in another order.
+    so it is refused only if its rows follow the tokens of the input in another order. Small changes,
+    in addition, leave an order that depends on the tokens nearly the same in all passes.
     """
     numbers, last = torch.arange(tokens), len(own.blocks) - 1
     expected = numbers if own.order is None else own.order.cpu()
@@ -392,14 +424,14 @@ def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) ->
     def rows_of(given: Tensor) -> Tensor:
         return given.detach().clone().reshape(tokens, -1)
 
-    def run(moment: str, changed: Tensor) -> tuple[Recording, list[Tensor]]:
+    def run(moment: str, changed: Tensor, small: float = 1.0) -> tuple[Recording, list[Tensor]]:
         """Run with some tokens changed at a moment; return the recording and all inputs but the first."""
         inputs: list[Tensor] = []
 
         def change(layer: int, given: Tensor) -> Tensor:
             rows = plain.setdefault((moment, layer), rows_of(given))
             other = torch.randn(rows.shape, generator=torch.Generator().manual_seed(layer)).to(rows)
-            mixed = torch.where(changed.to(rows.device)[:, None], rows + other * rows.std(), rows)
+            mixed = torch.where(changed.to(rows.device)[:, None], rows + small * other * rows.std(), rows)
             return mixed.reshape(given.shape)
 
         def note(given: Tensor) -> None:
@@ -410,8 +442,8 @@ def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) ->
             changes[moment, layer] = (*changes.get((moment, layer), ()), partial(change, layer))
         return record_pass(own, noise, changes)[0], inputs
 
-    def inside(changed: Tensor) -> list[Tensor]:
-        recording, _ = run("input", changed)
+    def inside(changed: Tensor, small: float = 1.0) -> list[Tensor]:
+        recording, _ = run("input", changed, small)
         calls = (call for (call,) in recording.calls)
         parts = [one[0].transpose(0, 1).flatten(1) for call in calls for one in (call.q, call.k, call.v)]
         return [*parts, *(rows[0] for rows in recording.tokens[1:])]
@@ -430,24 +462,26 @@ def _require_same_order(own: OwnModel, noise: Tensor, tokens: int, kind: str) ->
     for place, (known, sources) in enumerate(attention):
         if (known & (sources != expected)).any():
             refuse(f"attention of block {place // 3 + 1}", "block's input")
-    for block, (known, sources) in enumerate(outputs, 1):
-        permuted = sorted(sources.tolist()) == numbers.tolist()
-        if permuted and (known & (sources != expected)).any():
-            refuse(f"output of block {block}", "block's input")
+    if own.tolerance < 0.05 and not own.in_place:
+        outputs += _sources(partial(inside, small=SMALL), numbers, SMALL)[3 * last + 3 :]
+    for block, (known, sources) in enumerate(outputs):
+        moved, unique = known & (sources != expected), len(sources.unique())
+        if moved.any() and (unique == tokens or (unique > 0.9 * tokens and moved.sum() > tokens / 2)):
+            refuse(f"output of block {block % (last + 1) + 1}", "block's input")
     for block, (known, sources) in enumerate(_sources(between, numbers) if last else [], 1):
         if (known & (sources != numbers)).any():
             refuse(f"input of block {block + 1}", f"output of block {block}")
 
 
 def _sources(
-    run: Callable[[Tensor], list[Tensor]], numbers: Tensor
+    run: Callable[[Tensor], list[Tensor]], numbers: Tensor, small: float = 1.0
 ) -> list[tuple[Bool[Tensor, " token"], Int[Tensor, " token"]]]:
     """Return, for each tensor of `run`, which rows follow from a token, and the number of that token.
 
-    The digits of a token's number tell in which passes it is changed.
+    The digits of a token's number tell in which passes it is changed; `small` is the size of the changes.
     """
     plain, other = ([rows.float().cpu() for rows in run(changed)] for changed in (numbers < 0, numbers >= 0))
-    known = [(a - b).norm(dim=-1) > 1e-3 * a.norm(dim=-1) for a, b in zip(plain, other, strict=True)]
+    known = [(a - b).norm(dim=-1) > 1e-3 * small * a.norm(dim=-1) for a, b in zip(plain, other, strict=True)]
     sources = [torch.zeros_like(numbers) for _ in plain]
     for digit in range((len(numbers) - 1).bit_length()):
         for place, rows in enumerate(run((numbers >> digit & 1).bool())):

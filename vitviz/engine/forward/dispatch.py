@@ -105,6 +105,7 @@ class DispatchCapture(TorchDispatchMode):
         self.layer: int | None = None
         self.layers: dict[int, LayerCalls] = {}
         self.outside: list[tuple[int, list[nn.Module]]] = []  # tokens and modules, of attention in no layer
+        self.random: set[int | None] = set()  # layers in which random numbers are drawn
         self.on_sum: Callable[[tuple, Tensor], None] | None = None  # told of every sum of two tensors
         self._entries: dict[tuple, _Entry] = {}
 
@@ -119,6 +120,8 @@ class DispatchCapture(TorchDispatchMode):
         kwargs, name = kwargs or {}, _name(func)
         scores = self._scores_of(name.rstrip("_"), args) if self.layer is not None else None
         out = func(*args, **kwargs)
+        if torch.Tag.nondeterministic_seeded in func.tags and not name.startswith("_scaled_dot_product"):
+            self.random.add(self.layer)
         if self.layer is not None:
             self._follow(func, name, args, kwargs, out, scores)
         else:
@@ -211,6 +214,9 @@ class DispatchCapture(TorchDispatchMode):
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         query, key, value = itemgetter("query", "key", "value")(arguments)
         lost = self.layers[self.layer].lost
+        if arguments.get("dropout_p"):
+            self.random.add(self.layer)
+            return lost.append("its attention has dropout")
         if len(query) != 1:
             return lost.append(f"{len(query)} groups attend separately, as windows do")
         if arguments.get("is_causal") or query.ndim != 4 or key.shape[:2] != query.shape[:2]:

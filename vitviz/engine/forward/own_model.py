@@ -36,6 +36,9 @@ class OwnModel(nn.Module):
         self.embedding: nn.Module | None = None
         self.own_grid: Grid | None = None
         self.own_readout: Readout | None = None  # None: not known, or no output
+        self.tolerance = 1e-4  # of the truth check; larger if it computes in 16 bits
+        self.random = False  # True: a pass draws random numbers
+        self.repeated = ""  # path of a part with parts that runs several times
         self.assumption = ""  # a warning; "" if nothing is assumed
         self.embed_dim = self.num_classes = 0
         self.findings: dict[str, str] = {}
@@ -86,12 +89,15 @@ def class_scores_of(returned: Any, output: str | int | None, kind: str) -> Tenso
     exist, or if several tensors could be meant.
     """
     if output is not None:
+        by_key = hasattr(returned, "__getitem__") and not isinstance(returned, Tensor)
         try:
-            scores = returned[output] if hasattr(returned, "__getitem__") else getattr(returned, output)
+            scores = returned[output] if by_key else getattr(returned, output)
         except (KeyError, IndexError, TypeError, AttributeError):
             scores = getattr(returned, str(output), None)
         if not isinstance(scores, Tensor):
             raise VitvizError(f"{kind} has no output={quoted(output)}; it returns {_describe(returned)}.")
+        if scores.ndim != 2:
+            raise VitvizError(f"output={quoted(output)} is {_describe(scores)}; expected (image, class).")
         return scores
     if isinstance(returned, Tensor):
         return returned if returned.ndim == 2 else None

@@ -281,7 +281,9 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
     for layer in range(len(model.blocks)):
         followed = capture.layers.get(layer, LayerCalls())
         call = followed.calls[0] if followed.calls else None
-        if len(followed.calls) != 1 or followed.lost:
+        if layer not in capture.layers:
+            fault = "not run for this image"
+        elif len(followed.calls) != 1 or followed.lost:
             softmaxes = len(followed.calls) + len(followed.lost)
             advice = f". {BY_HEAD if softmaxes else BY_HAND}" if softmaxes != 1 else ""
             fault = f"{len(followed.calls)} attention calls: {(*followed.lost, EXPECTED)[0]}{advice}"
@@ -294,6 +296,8 @@ def _calls(model: OwnModel, capture: DispatchCapture, tokens: int) -> list[Follo
         else:
             calls.append(call)
             continue
+        if layer in capture.random:
+            fault = "dropout in evaluation mode. Pass training=self.training to torch's dropout"
         raise UnsupportedModel(
             f"The attention of {kind} cannot be recorded correctly: block {layer + 1} has {fault}. vitviz"
             " shows no map rather than a wrong one."
