@@ -102,11 +102,8 @@ def loaded_own(
     warned = own.random and RANDOM.format(kind=kind), in_place and IN_PLACE.format(kind=kind), own.assumption
     own.assumption = " ".join(filter(None, warned))
     call = recording.calls[0][0]
-    found = (
-        "around which their tokens read overlapping pixels"
-        if own.overlapping
-        else "found by changing each patch"
-    )
+    read = "around which their tokens read overlapping pixels"
+    found = read if own.overlapping else "found by changing each patch"
     own.findings = {
         "module": f"{kind}, {'used in place' if in_place else 'a float32 copy'}",
         "blocks": f"{path}: {len(layers)} x {type(layers[0]).__name__}"
@@ -404,8 +401,7 @@ def _prove(own: OwnModel, noise: Tensor, kind: str, heads: int | None) -> None:
     if heads not in (None, calls[0].q.shape[1]):
         raise VitvizError(f"heads={heads} does not fit: {kind} has {calls[0].q.shape[1]} heads.")
     layers = select_images(tuple(attentions_of(calls, own.own_grid, CPU)), 0)
-    exact = next(own.module.parameters()).dtype == calls[0].q.dtype == torch.float32
-    own.tolerance = 1e-4 if exact else 0.05
+    own.tolerance = 1e-4 if next(own.module.parameters()).dtype == calls[0].q.dtype == torch.float32 else 0.05
     check_truth(recording.entered, layers, kind, own.tolerance)
 
 
