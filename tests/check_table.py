@@ -197,7 +197,9 @@ def chance(images: int = 100, sets: int = 200, sizes: tuple[int, ...] = (4, 8)) 
             for _ in range(sets):
                 chosen = draw.sample(range(images), size)
                 own = subject.own_outputs[:, chosen]
-                part = SimpleNamespace(inspector=inspector, own_outputs=own, images=range(size))
+                part = SimpleNamespace(
+                    inspector=inspector, model=subject.model, own_outputs=own, images=range(size)
+                )
                 for comparison, logits in every.items():
                     given = {key: lambda of=of, at=chosen: of[:, at] for key, of in logits.items()}
                     for finding in replace(comparison, variants=lambda _, given=given: given)(part):

@@ -184,6 +184,10 @@ def shifted_labels(inspector: Inspector) -> Inspector:
     return with_changes(inspector, labels=(*inspector.labels[1:], inspector.labels[0]))
 
 
+def sorted_labels(inspector: Inspector) -> Inspector:
+    return with_changes(inspector, labels=tuple(sorted(inspector.labels, key=str.lower)))
+
+
 def initial_classifier(inspector: Inspector) -> Inspector:
     return with_changes(
         inspector, lambda model: model.head.weight.copy_(_random(model.head.weight.shape, 0.02))
@@ -230,6 +234,17 @@ def qkv_grouped_by_head(inspector: Inspector) -> Inspector:
                 part.copy_(rows.transpose(0, 1).flatten(0, 2))
 
     return with_changes(inspector, regroup)
+
+
+def exchanged_mlp_halves(inspector: Inspector) -> Inspector:
+    """Two shards of each MLP's first layer were joined in the wrong order."""
+
+    def exchange(model: nn.Module) -> None:
+        for layer in (block.mlp.fc1 for block in model.blocks):
+            for part in (layer.weight, layer.bias):
+                part.copy_(torch.cat(part.clone().chunk(2)[::-1]))
+
+    return with_changes(inspector, exchange)
 
 
 def initial_norms(inspector: Inspector) -> Inspector:
@@ -310,12 +325,14 @@ EXPECTED: dict[Fault, tuple[str, ...]] = {
     foreign_class_token: ("class_token",),
     wrong_heads: ("heads",),
     shifted_labels: ("shifted_labels", "shuffled_labels"),
+    sorted_labels: ("sorted_labels",),
     initial_classifier: ("initial_weights",),
     stale_classifier: ("weak_classifier",),
     sigmoid_of_softmax: ("head_type",),
     softmax_of_sigmoid: ("head_type",),
     untrained: ("untrained",),
     qkv_grouped_by_head: ("attention_weights",),
+    exchanged_mlp_halves: ("mlp_halves",),
     initial_norms: ("constant_vectors",),
     transposed_filters: ("patch_filters",),
     reversed_layers: ("layer_order",),

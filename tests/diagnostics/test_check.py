@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import ttest_rel
+from scipy.stats import binom, ttest_rel
+from timm.models.eva import Eva
 
 import vitviz
 from tests.diagnostics import faults
@@ -191,6 +192,7 @@ def alternative_outputs(inspector, name):
         (faults.exchanged_query_key, "attention_weights", "queries and keys exchanged in all layers"),
         (faults.transposed_filters, "patch_filters", "filters whose rows and columns are exchanged"),
         (faults.reversed_layers, "layer_order", "the layers in reverse order"),
+        (faults.exchanged_mlp_halves, "mlp_halves", "the halves of each MLP's first layer exchanged"),
         (faults.flipped_positions, "position_order", "rows in reverse order"),
         (faults.average_pooling, "pooling", "pool=class"),
     ],
@@ -201,6 +203,25 @@ def test_matching_alternative_restores_healthy_outputs(inspector, fault, name, a
     own = inspector.model(faulty.inputs().flatten(0, 1)).unflatten(0, (2, 1))
     torch.testing.assert_close(outputs[alternative], own, rtol=1e-4, atol=1e-4)
     assert (faulty.own_outputs - own).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_matching_alternative_exchanges_gate_and_value(separate):
+    sizes = {"img_size": 28, "patch_size": 14, "embed_dim": 48, "depth": 2, "num_heads": 3}
+    torch.manual_seed(0)
+    model = Eva(**sizes, num_classes=10, swiglu_mlp=True, scale_mlp=separate)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    gated = vitviz.Inspector.of(model, mean=0.5, std=0.5, device="cpu")
+    given, outputs = alternative_outputs(gated, "mlp_halves")
+    for mlp in (block.mlp for block in model.blocks):
+        if separate:
+            mlp.fc1_g, mlp.fc1_x = mlp.fc1_x, mlp.fc1_g
+        else:
+            mlp.gate_last = not mlp.gate_last
+    expected = model.eval()(given.inputs().flatten(0, 1)).unflatten(0, (2, 1))
+    torch.testing.assert_close(*outputs.values(), expected)
+    assert (given.own_outputs - expected).abs().max() > 1e-3
 
 
 def test_crop_share_is_measured_on_shorter_side(inspector, samples):
@@ -296,6 +317,47 @@ def test_image_limit_keeps_classes_balanced_and_labelled(small_inspector, tmp_pa
             photo.resize((40, 40)).save(tmp_path / f"class {label}" / f"{number}.png")
     found = subject.images_of(small_inspector, tmp_path, limit=4)
     assert [set(one.truth) for one in found] == [{0}, {0}, {3}, {3}]
+
+
+def test_folders_named_by_wordnet_ids_give_true_classes(inspector, tmp_path, photo):
+    for name in ("n02123045", "n02012849", "n01440764"):  # tabby, crane (bird), tench
+        (tmp_path / name).mkdir()
+        photo.resize((40, 40)).save(tmp_path / name / "1.png")
+    images = subject.images_of(inspector, tmp_path)
+    assert [set(one.truth) for one in images] == [set(), set(), {inspector.labels.index("tabby")}]
+    unused = next(head.labels(subject.CheckSubject(inspector, images, "frozen")))
+    assert (unused.name, unused.severity, unused.number) == ("labels_unused", "note", 2 / 3)
+    assert "2 of 3 images" in unused.sentence and "n01440764, n02012849" in unused.sentence
+
+
+@pytest.mark.parametrize("order", ["sorted by name", "sorted by number as text", "sorted by WordNet id"])
+def test_labels_in_another_known_order_are_named(inspector, order):
+    labels, classes = inspector.labels, range(len(inspector.labels))
+    if "name" in order:
+        of_output, labels = sorted(labels), labels[::-1]
+    elif "number" in order:
+        of_output = [labels[number] for number in sorted(classes, key=str)]
+    else:
+        of_output, labels = labels, sorted(labels, key=str.lower)
+    truths = {i: {labels.index(of_output[output])} for i, output in enumerate(range(20, 180, 20))}
+    for hits, expected in ((3, "serious"), (2, "note"), (1, None)):
+        top = [20 * (i + 1) if i < hits else 0 for i in truths]
+        found = head.sorted_labels(labels, top, truths)
+        assert (found and found.severity) == expected
+        if found:
+            assert (
+                found.number == pytest.approx(3 * binom.sf(hits - 1, 8, 1 / 200)) and order in found.sentence
+            )
+    assert head.sorted_labels(labels, [next(iter(truth)) for truth in truths.values()], truths) is None
+
+
+def test_weak_classifier_is_reported_only_without_serious_cause(inspector, samples):
+    given = subject.CheckSubject(faults.stale_classifier(inspector), samples, "frozen")
+    (found,) = check.results(given, "head", head.belongs)
+    assert (found.name, found.severity) == ("weak_classifier", "note")
+    cause = Finding("dead_heads", "weights", "serious", "Two heads are dead.")
+    check.results(given, "weights", lambda _: iter([cause]))
+    assert check.results(given, "head", head.belongs) == []
 
 
 def test_unknown_method_or_no_images_raise(inspector):

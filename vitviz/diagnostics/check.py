@@ -53,7 +53,9 @@ def results(subject: CheckSubject, group: str, check: Check) -> list[Finding]:
     try:
         if group in OF_CLASSES:
             subject.require_classes()
-        return list(check(subject))
+        found = list(check(subject))
+        subject.causes.update(one.name for one in found if one.severity == "serious")
+        return found
     except (Stopped, TooMuch, OutOfMemory, ImageError):
         raise
     except VitvizError as error:
@@ -86,7 +88,7 @@ def check(
     Args:
         inspector: The model.
         images: A folder or another source as for `vitviz.survey`, or a list of images; labels of a folder of
-            classes are used. None for the sample images that come with vitviz.
+            classes are used (names, numbers or WordNet ids). None for the samples that come with vitviz.
         method: The saliency method that is checked, one of `vitviz.METHODS`.
         limit: Maximum number of images, taken evenly from the source.
         on_finding: Called with every finding as it comes; False ends the check.

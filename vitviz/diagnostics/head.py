@@ -10,7 +10,7 @@ whether the class is right.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -19,7 +19,9 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vitviz.diagnostics.finding import Finding, verdict
-from vitviz.diagnostics.subject import CheckSubject
+from vitviz.diagnostics.subject import CheckSubject, wordnet_classes
+from vitviz.engine.formats.timm_config import wordnet_names
+from vitviz.surveys.labels import Labels
 from vitviz.traces.head_type import scores_of
 from vitviz.traces.localized_text import LocalizedText
 
@@ -67,9 +69,9 @@ def unrelated_contrast(classes: int) -> float:
 
 
 def belongs(subject: CheckSubject) -> Iterator[Finding]:
-    """Find a classifier that does not belong to the features, such as one of another training."""
+    """Find a classifier that does not belong to the features, unless a serious finding explains it."""
     logits = subject.own_outputs.flatten(0, 1)
-    if logits.shape[1] < 10 or subject.inspector.classes is not None:
+    if logits.shape[1] < 10 or subject.inspector.classes is not None or subject.causes:
         return
     yield verdict("weak_classifier", contrast(logits), unrelated_contrast(logits.shape[1]) + CONTRAST)
 
@@ -92,20 +94,65 @@ def probability_of_hits(confidences: Sequence[float]) -> Float64[np.ndarray, " c
     return reduce(np.convolve, [[1 - confidence, confidence] for confidence in confidences], np.ones(1))
 
 
+def label_orders(labels: Sequence[str]) -> dict[str, list[int | None]]:
+    """Return the class of each output if the outputs are in another order than the labels, by order."""
+    orders = {
+        LocalizedText("sorted by name"): sorted(range(len(labels)), key=labels.__getitem__),
+        LocalizedText("sorted by number as text (0, 1, 10, …)"): sorted(range(len(labels)), key=str),
+    }
+    classes = wordnet_classes(Labels(len(labels), labels))
+    ids = wordnet_names() if len(labels) == len(wordnet_names()) else classes
+    if len(ids) == len(labels):
+        orders[LocalizedText("sorted by WordNet id, as in ImageNet")] = [classes.get(wnid) for wnid in ids]
+    return orders
+
+
+def sorted_labels(
+    labels: Sequence[str], top: Sequence[int], truths: Mapping[int, Container]
+) -> Finding | None:
+    """Return a finding if the predictions are right with the labels in another order, by more than chance.
+
+    Args:
+        top: Predicted class of every image.
+        truths: True classes by image.
+    """
+    hits, right = sum(top[i] in truth for i, truth in truths.items()), {}
+    for name, order in label_orders(labels).items():
+        right[name] = sum(order[top[i]] in truth and top[i] not in truth for i, truth in truths.items())
+    best = max(right, key=right.__getitem__)
+    guesses = probability_of_hits([len(truth) / len(labels) for truth in truths.values()])
+    as_many = len(right) * guesses[right[best] :].sum().item()
+    if right[best] <= hits or as_many >= UNLIKELY:
+        return None
+    severity = "serious" if as_many < CHANCE else "note"
+    counts = {"times": right[best], "hits": hits, "count": len(truths), "order": best}
+    return verdict("sorted_labels", as_many, UNLIKELY, severity=severity, **counts)
+
+
 def labels(subject: CheckSubject) -> Iterator[Finding]:
-    """Compare predictions with true classes: find shifted and shuffled labels."""
-    logits = subject.own_outputs[0]
+    """Compare predictions with true classes: find unknown, shifted, sorted and shuffled labels."""
+    logits, given = subject.own_outputs[0], subject.inspector.labels
     known = [i for i, checked in enumerate(subject.images) if checked.truth]
+    unknown = [str(one.label) for one in subject.images if one.label is not None and not one.truth]
+    if unknown:
+        counts = {"count": len(unknown), "total": len(subject.images)}
+        names = ", ".join(dict.fromkeys(unknown[:3]))
+        yield verdict("labels_unused", len(unknown) / len(subject.images), 0.0, names=names, **counts)
     if not known or logits.shape[-1] < 2:
         return
     shares, top = scores_of(logits, subject.inspector.head_type).max(dim=-1)
-    hits = sum(int(top[i]) in subject.images[i].truth for i in known)
+    truths = {i: subject.images[i].truth for i in known}
+    hits = sum(int(top[i]) in truth for i, truth in truths.items())
     as_few = probability_of_hits(shares[known].tolist())[: hits + 1].sum().item()
-    shifts = Counter(int(top[i]) - next(iter(subject.images[i].truth)) for i in known)
+    shifts = Counter(int(top[i]) - next(iter(truth)) for i, truth in truths.items())
     shift, times = max(((k, n) for k, n in shifts.items() if k), key=lambda pair: pair[1], default=(0, 0))
     if len(known) >= 3 and times > max(1, hits, len(known) / 3):
         counts = {"times": times, "count": len(known), "shift": f"{shift:+d}"}
         yield verdict("shifted_labels", times / len(known), 1 / 3, **counts)
+        return
+    in_order = sorted_labels(given, top.tolist(), truths) if len(given) == logits.shape[-1] else None
+    if in_order is not None:
+        yield in_order
         return
     source = LocalizedText("probability, if the model's confidence is right")
     severity = "serious" if as_few < CHANCE else "note"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from vitviz.analyses.protocol import NO_HEAD
 from vitviz.engine.device import DTYPES
+from vitviz.engine.formats.timm_config import wordnet_names
 from vitviz.engine.forward import copies
 from vitviz.engine.forward.patch_removal import AT_ONCE, outputs_of_batches
 from vitviz.engine.images.preprocess import Preprocessing, open_for, prepare
@@ -35,6 +37,7 @@ class CheckedImage:
 
     image: Any
     truth: frozenset[int] = frozenset()
+    label: str | int | None = None  # as given by the source
 
 
 def images_of(inspector: Inspector, images: Any, limit: int = LIMIT) -> list[CheckedImage]:
@@ -53,7 +56,26 @@ def images_of(inspector: Inspector, images: Any, limit: int = LIMIT) -> list[Che
     selected = [items[int(i * step)] for i in range(min(limit, len(items)))]
     outputs = int(getattr(inspector.model, "num_classes", 0) or 0)
     labels = Labels(len(inspector.labels) or outputs, inspector.labels)
-    return [CheckedImage(one.picture, frozenset({labels.number(one.label)} - {None})) for one in selected]
+    by_id = wordnet_classes(labels)
+
+    def truth(label: str | int | None) -> frozenset[int]:
+        number = labels.number(label)
+        return frozenset({by_id.get(label) if number is None else number} - {None})
+
+    return [CheckedImage(one.picture, truth(one.label), one.label) for one in selected]
+
+
+def wordnet_classes(labels: Labels) -> dict[str, int]:
+    """Return the class number of each WordNet id of ImageNet-1k whose names stand for one class, in order.
+
+    A class whose name several ids have ("crane") gets the last of them.
+    """
+    ids = {}
+    for wnid, names in wordnet_names().items():
+        numbers = (labels.number(name) for name in names)
+        ids[next((number for number in numbers if number is not None), None)] = wnid
+    ids.pop(None, None)
+    return {wnid: number for number, wnid in sorted(ids.items(), key=itemgetter(1))}
 
 
 @dataclass(frozen=True)
@@ -64,6 +86,7 @@ class CheckSubject:
     images: Sequence[CheckedImage]
     method: str
     seed: int = 0
+    causes: set[str] = field(default_factory=set, compare=False)  # serious findings of the finished checks
 
     @property
     def name(self) -> str:

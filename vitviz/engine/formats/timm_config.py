@@ -131,3 +131,14 @@ def _imagenet_labels(classes: int) -> tuple[str, ...]:
     """Return the labels of the ImageNet subset with this number of classes; () if there is none."""
     subset = infer_imagenet_subset({"num_classes": classes})
     return tuple(ImageNetInfo(subset).label_descriptions()) if subset else ()
+
+
+@lru_cache(maxsize=1)
+def wordnet_names() -> dict[str, tuple[str, ...]]:
+    """Return the label of each class of ImageNet-1k and the names in it, by WordNet id in class order.
+
+    >>> wordnet_names()["n01440764"]
+    ('tench, Tinca tinca', 'tench', 'Tinca tinca')
+    """
+    labels = ImageNetInfo().label_descriptions(as_dict=True)
+    return {wnid: (label, *label.split(", ")) for wnid, label in labels.items()}
