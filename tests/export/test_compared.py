@@ -218,7 +218,7 @@ def test_missing_curve_is_noted_and_not_drawn():
                 "vitviz-tiny의 깊이",
                 "CKA 유사도",
                 "예시 이미지 네 장에서 잘라 낸 조각 20개 기준입니다.",
-                "블록 번호",
+                "레이어",
             },
         ),
     ],
