@@ -75,11 +75,11 @@ def test_figure_endpoint_accepts_second_checkpoint(service, expected):
 @pytest.mark.sweep
 def test_zip_compares_both_checkpoints_with_one_survey_each(monkeypatch, expected):
     service, surveyed = AnalysisService(ServiceSettings(device="cpu")), []
-    of_samples = service.sets._of_samples
+    survey = service.sets._survey_in_batches
     monkeypatch.setattr(
         service.sets,
-        "_of_samples",
-        lambda run, what: surveyed.append(run.checkpoint) or of_samples(run, what),
+        "_survey_in_batches",
+        lambda run, *of: surveyed.append(run.checkpoint) or survey(run, *of),
     )
     first, second = (service.look(service.pictures.sample("coffee"), name) for name in ("vitviz-tiny", EARLY))
     given = {"second": second, "compared.against": "beside", "second.compared.against": "beside"}

@@ -214,9 +214,9 @@ def test_endpoint_compares_two_checkpoints_without_image(service):
 def test_each_training_step_is_computed_once(monkeypatch):
     service, asked = AnalysisService(ServiceSettings(device="cpu")), []
     key = service.look(service.pictures.sample("coffee"), "vitviz-tiny")
-    of_samples = service.sets._of_samples
+    survey = service.sets._survey_in_batches
     monkeypatch.setattr(
-        service.sets, "_of_samples", lambda run, what: asked.append(run.checkpoint) or of_samples(run, what)
+        service.sets, "_survey_in_batches", lambda run, *of: asked.append(run.checkpoint) or survey(run, *of)
     )
     names = [frame["name"] for frame in service.checkpoints.film("vitviz-tiny")["frames"]]
     assert VIEW.summary(service.subject(key))["steps"] == len(names) and not asked, "no pass is made for that"

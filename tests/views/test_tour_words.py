@@ -79,7 +79,7 @@ def test_other_model_differences_are_stated():
         and "( x_{p}^{1}E" in registers["positions"]
     )
     clip = spoken(subject(perturbed("vit_base_patch32_clip_224", depth=1)))
-    assert "LayerNorm follows before the first block" in clip["positions"]
+    assert "LayerNorm follows before the first layer" in clip["positions"]
     post = spoken(subject(small_vit("vit_relpos_base_patch16_rpn_224", patch_size=8)))
     assert (
         "differ in detail" in post["layers"]
