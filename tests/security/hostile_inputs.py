@@ -147,15 +147,13 @@ def _offered(names: Sequence[str], folder: Path) -> list[str]:
     for number, name in enumerate(names):
         hostile.make(name, weights / f"hostile-{number}")
     with running_judge(folder, "--weights", str(weights)) as (judge, http):
-        load = _load(http.get("config").json())
+        page = {"fn_index": _load(http.get("config").json()), "data": [None, {}]}
+        judge.answer(HostileRequest("POST", "gradio_api/queue/join", page, event=True))
         for number, name in enumerate(names):
             body = {"data": ["coffee", f"hostile-{number}", 3]}
             judge.ask(name, HostileRequest("POST", "gradio_api/run/predict", body))
             join = f"gradio_api/queue/join?checkpoint=hostile-{number}"
-            judge.ask(
-                f"a link to {name}",
-                HostileRequest("POST", join, {"fn_index": load, "data": [None, {}]}, event=True),
-            )
+            judge.ask(f"a link to {name}", HostileRequest("POST", join, page, event=True))
         return judge.faults
 
 

@@ -31,7 +31,7 @@ class Judge:
         self._forget.write_text("5")  # resets the peak memory
         before, start = self._memory("VmRSS"), time.monotonic()
         try:
-            status, text = self._answer(question)
+            status, text = self.answer(question)
             faults = response_faults(status, text)
         except httpx.TimeoutException:
             faults, text = ["no answer"], ""
@@ -45,7 +45,8 @@ class Judge:
     def _memory(self, field: str) -> int:
         return 1024 * int(re.search(rf"{field}:\s+(\d+)", self._status.read_text())[1])
 
-    def _answer(self, question: HostileRequest) -> tuple[int, str]:
+    def answer(self, question: HostileRequest) -> tuple[int, str]:
+        """Send a request; return the status and text of its response."""
         content, body = question.content, question.json
         if body is not None:
             if isinstance(body, dict) and "fn_index" in body and "queue/join" in question.path:
