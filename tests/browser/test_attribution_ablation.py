@@ -198,5 +198,5 @@ def test_map_of_an_ablated_head_says_that_it_is_zero(open_page):
     page = open_page("?sample=coffee&tab=evidence&chosen=5.2&without=heads%3D5.2", wait=False)
     ready(page, "evidence")
     expect(page.locator("#vitviz-evidence")).to_contain_text(
-        "Layer 5, head 2: its replacement comes from no patch"
+        "Layer 5, head 2: ablated, so no patch contributes"
     )

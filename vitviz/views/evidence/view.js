@@ -174,7 +174,7 @@ export default () => ({
         : t('Relevance of each patch, in the method’s own units'),
       title: !most
         ? chosenHeads(self).some((one) => ablated(self, one))
-          ? t('{what}: its replacement comes from no patch', { what })
+          ? t('{what}: ablated, so no patch contributes', { what })
           : t('{what}: 0 at every patch', { what })
         : most < shared / 8
           ? t('{what}: at most ±{most}', { what, most: number(most) })
