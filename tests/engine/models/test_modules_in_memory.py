@@ -308,12 +308,12 @@ class LoRA(nn.Module):
 
     def __init__(self, base):
         super().__init__()
+        self.up = nn.Linear(4, base.out_features, bias=False)  # first, so its width is not the input's
+        self.down = nn.Linear(base.in_features, 4, bias=False)
         self.base, self.dropout = base, nn.Dropout(0.1)
-        self.down = nn.Parameter(torch.randn(4, base.in_features) / 10)
-        self.up = nn.Parameter(torch.randn(base.out_features, 4))
 
     def forward(self, x):
-        return self.base(x) + self.dropout(x) @ self.down.mT @ self.up.mT
+        return self.base(x) + self.up(self.down(self.dropout(x)))
 
 
 def test_linear_maps_of_several_layers_are_merged():

@@ -204,17 +204,18 @@ def _merge_linear(model: nn.Module) -> None:
     """
     for path, part in list(model.named_modules()):
         widths = [one.in_features for one in part.eval().modules() if isinstance(one, nn.Linear)]
-        if not widths or type(part) is nn.Linear or path.rpartition(".")[2] not in _LINEAR:
+        if type(part) is nn.Linear or path.rpartition(".")[2] not in _LINEAR:
             continue
-        with _computing():
-            rows = torch.cat([torch.zeros(1, widths[0]), torch.eye(widths[0]), torch.randn(8, widths[0])])
-            given = rows if path == "head" else rows[None]
-            bias, weight, answers = part(given).flatten(0, -2).split([1, widths[0], 8])
-            merged = nn.Linear(*weight.shape)
-            merged.weight.copy_((weight - bias).mT), merged.bias.copy_(bias[0])
-            if _difference(merged(rows[-8:]), answers) <= 1e-5:
-                parent, _, name = path.rpartition(".")
-                setattr(model.get_submodule(parent), name, merged)
+        for width in dict.fromkeys(widths):
+            with _computing(), suppress(RuntimeError):  # another layer's width than the input's
+                rows = torch.cat([torch.zeros(1, width), torch.eye(width), torch.randn(8, width)])
+                outputs = part(rows if path == "head" else rows[None]).flatten(0, -2)
+                bias, weight, answers = outputs.split([1, width, 8])
+                merged = nn.Linear(*weight.shape)
+                merged.weight.copy_((weight - bias).mT), merged.bias.copy_(bias[0])
+                if _difference(merged(rows[-8:]), answers) <= 1e-5:
+                    parent, _, name = path.rpartition(".")
+                    setattr(model.get_submodule(parent), name, merged)
 
 
 def _at_size(filled: FilledModel, size: tuple[int, int], kind: str) -> FilledModel:
