@@ -212,7 +212,8 @@ def _merge_linear(model: nn.Module) -> None:
                 outputs = part(rows if path == "head" else rows[None]).flatten(0, -2)
                 bias, weight, answers = outputs.split([1, width, 8])
                 merged = nn.Linear(*weight.shape)
-                merged.weight.copy_((weight - bias).mT), merged.bias.copy_(bias[0])
+                merged.weight.copy_((weight - bias).mT)
+                merged.bias.copy_(bias[0])
                 if _difference(merged(rows[-8:]), answers) <= 1e-5:
                     parent, _, name = path.rpartition(".")
                     setattr(model.get_submodule(parent), name, merged)
